@@ -70,8 +70,8 @@ def choose_model(blend: AutoTwinRegressor) -> tuple[Recommendation, AutoTwinRegr
 def describe_failure(predicted: Floats, y: Floats) -> str:
     """Return that (n,) out-of-fold predictions are no better than the mean; "" where they are.
 
-    Their error must be clearly lower, by 1 % or more. A few large errors may dominate the mean square although most predictions are better; the rank
-    correlation of predictions and y then shows it.
+    Their error must be clearly lower, by 1 % or more. A few large errors may dominate the mean
+    square although most predictions are better; the rank correlation with y then shows it.
     """
     ratio = rmse_ratio(predicted, predict_mean(y), y)
     is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN

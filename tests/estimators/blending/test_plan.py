@@ -199,6 +199,13 @@ def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
     assert not blend.skipped_
 
 
+def test_networks_have_a_small_effort_for_the_time_that_remains(fits, monkeypatch):
+    seconds = {"neural": 90.0, "neural:fast": 50.0, "neural:small": 20.0, "ridge": 0.1}
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: seconds[spec.label])
+    specs = resolve_members(["ridge", "neural"], "balanced")
+    assert fits.labels_within(specs, 40.0) == ["ridge", "neural:small"]
+
+
 def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
     specs = resolve_members(["boosting:small", "ridge"], "balanced")

@@ -426,8 +426,7 @@ def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
 
 def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: the errors of all members, and skipped members."""
-    budget = f"budget {facts['budget']:g} s"
-    yield "model", f"auto ({facts['effort']}), in {facts['seconds']:.1f} s ({budget})"
+    yield "model", f"auto ({facts['effort']}), in {facts['seconds']:.1f} s of {facts['budget']:g} s"
     yield "members", f"RMSE of {facts['target']} on held-out rows of the cross-validation:"
     yield from (("", f"  {line}") for line in leaderboard_lines(facts["leaderboard"]))
     yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())

@@ -101,7 +101,8 @@ def collect(
 
 def leaderboard_content(board: pd.DataFrame) -> list[Content]:
     """Return the rows of a leaderboard, without NaN."""
-    return board.astype(object).where(board.notna(), None).to_dict("records")
+    rows = board.astype(object).where(board.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def _shown_rows(
@@ -323,8 +324,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if conclusion == NO_PREDICTION:
         steps = ["Look for other features: with these, no model is better than the mean."]
     steps += [text for finding, text in advice if finding.level == WARNING]
-    if conclusion in _STEP_OF_CONCLUSION:
-        steps.append(_STEP_OF_CONCLUSION[conclusion])
+    steps += [text for name, text in _STEP_OF_CONCLUSION.items() if name == conclusion]
     if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
         steps.append(f"Get more labels: twinned.query selects which. {checks['learning'].summary}")
     if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
