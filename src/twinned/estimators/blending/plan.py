@@ -149,9 +149,8 @@ class MemberFits:
         reserve = f"besides {clock.reserve:.1f} s for the blend and its intervals"
         remaining = f"{max(clock.remaining, 0):.1f} s remain {reserve}"
         for spec in pending:
-            self.skipped[spec.label] = (
-                f"expected to take {least[spec.label]:.1f} s, and {remaining}"
-            )
+            seconds = max(least[spec.label], 0.1)
+            self.skipped[spec.label] = f"expected to take {seconds:.1f} s, and {remaining}"
         return results
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
