@@ -147,7 +147,7 @@ class Environment:
             self.check(command, "--help")
         self.check("datasets", "list")
         self.check("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
-        self.check("fit", "table.csv", "--target", "y", "--time-budget", "5s", "-o", "blend.twin")
+        self.check("fit", "table.csv", "--target", "y", "--budget", "5s", "-o", "blend.twin")
         self.check("predict", "model.twin", "new.csv", "--std", "-o", "out.csv")
         self.check("predict", "blend.twin", "new.csv", "--interval", "0.8")
         advice = ["--budget", "5s", "--report", "advice.html", "-o", "advised.twin"]

@@ -105,7 +105,7 @@ def test_console_lines_run(page, empty_folder, monkeypatch):
     for _, *arguments in commands:
         quick = QUICK if arguments[0] == "fit" and "--help" not in arguments else ()
         if quick and "--model" not in arguments:
-            quick = ("--time-budget", "1s")  # a single member is fitted
+            quick = ("--budget", "1s")  # a single member is fitted
         elif quick and fitted:
             quick = (*quick, "--no-check")  # check only once
         fitted |= bool(quick)

@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal, diagnose
 from twinned.datasets import make_wsb
+from twinned.diagnostics.errors import Ratio
 from twinned.rows.formatting import ResultTable, table
 
 
@@ -43,6 +44,12 @@ def test_cells_are_escaped_and_rounded():
     texts = Parser(html).texts
     assert texts == ["a<b", "value", "n", "x&y", "1,235", "3", "z", "−0.0001235"]
     assert "&lt;" in html
+
+
+def test_interval_of_a_ratio_has_enough_digits():
+    assert str(Ratio(0.999, 0.997, 1.002)) == "0.999 (0.997 to 1.002)"
+    assert str(Ratio(1.0, 1.0, 1.0)).startswith("1.00")
+    assert str(Ratio(0.8, 0.7, 0.95)) == "0.80 (0.70 to 0.95)"
 
 
 def test_result_table_is_a_plain_frame_after_an_operation():

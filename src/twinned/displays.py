@@ -16,7 +16,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.fitted.explanation import COLUMNS
-from twinned.rows.formatting import format_number, format_significant
+from twinned.rows.formatting import format_number, format_significant, shorten
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, count_rows
 
@@ -24,6 +24,7 @@ GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 CURVES_BY_ORDER = {"random": twin_checks.anchor_curve, "nearest": twin_checks.neighbor_curve}
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
+_MAX_LABEL, _MAX_TITLE = 24, 60  # characters
 _LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
 
 
@@ -397,12 +398,14 @@ class ComparablesDisplay:
         )
         self._write_adjustments(ax, max_features)
         names = table.get("label", [f"row {anchor}" for anchor in table["anchor"]])
+        names = [shorten(str(name), _MAX_LABEL) for name in names]
         pairs = zip(names, table["weight"], strict=True)
         ax.set_yticks(position, [f"{name}\nweight {weight:.1%}" for name, weight in pairs])
         ax.set_ylim(len(table) - 0.35, -0.55)
         ax.set_xlabel(self.target)
         query = table["query"].iloc[0]
-        ax.set_title(f"Comparables of {query if isinstance(query, str) else f'row {query}'}")
+        name = query if isinstance(query, str) else f"row {query}"
+        ax.set_title(f"Comparables of {shorten(name, _MAX_TITLE)}")
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         return self
 
@@ -436,7 +439,7 @@ def describe_adjustments(names: list[str], values: Floats, most: int) -> str:
     >>> describe_adjustments(["area", "age", "floor"], np.array([12.0, -3.456, 0.0]), 2)
     'area +12, age −3.46'
     """
-    sizes = np.abs(values)
+    sizes, names = np.abs(values), [shorten(name, _MAX_LABEL) for name in names]
     order = np.argsort(-sizes, kind="stable")[:most]
     return ", ".join(
         f"{names[i]} {'+' if values[i] > 0 else '−'}{format_significant(sizes[i])}"

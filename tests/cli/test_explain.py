@@ -164,6 +164,17 @@ def test_rows_outside_of_the_known_rows_are_marked(files):
     assert pd.read_csv("out.csv").groupby("row")["applicability"].first().tolist() == expected
 
 
+def test_long_names_and_years():
+    name = "an address that is much longer than the line of a terminal, with a house number 12b"
+    case = ComparableCase(0, name, 1.0, 1.5, 1.0, {"built": 1998.0}, {"built": 0.5})
+    row = ExplainedRow(2, name, {"prediction": 1.5}, "inside", {"built": 2019.0}, [case])
+    heading, *grid = format_grid(row, "price", 80)
+    assert heading.startswith(f"{name[:59]}…: predicted price ")
+    assert "an address that is much…" in "\n".join(grid)
+    (line,) = [line for line in grid if "built" in line]
+    assert line.split()[:3] == ["built", "2019", "1998"]
+
+
 def test_features_beyond_the_largest_are_summed():
     names = [f"f{i}" for i in range(MAX_FEATURES + 3)]
     adjustments = {name: float(len(names) - i) for i, name in enumerate(names)}

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 import twinned
 from twinned import AutoTwinRegressor
 from twinned.app.cli import app
+from twinned.app.cli.advise import AdviseOptions
+from twinned.app.cli.fit import FitOptions
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
 
@@ -21,7 +23,8 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 def few_members(monkeypatch):
     """Blend three quick members, and fit the error scale with two trees."""
     monkeypatch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
-    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
+    few = TWIN_SIZES["fast"]._replace(iterations=5)
+    monkeypatch.setitem(TWIN_SIZES, "balanced", few)
     monkeypatch.setattr(
         "twinned.fitted.calibration.ExtraTreesRegressor",
         lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
@@ -44,7 +47,7 @@ def run(*arguments):
 
 def fit(table, *options):
     path = table.with_name("model.twin")
-    arguments = ("-t", "y", "-o", path, *options)  # --model auto --effort fast
+    arguments = ("-t", "y", "-o", path, *options)  # --model auto
     return run("fit", table, *arguments), path
 
 
@@ -57,13 +60,13 @@ def test_summary_and_progress(table):
     result, path = fit(table, "--drop", "batch")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    header = next(i for i, line in enumerate(lines) if line.split() == ["member", "RMSE", "weight",
-                                                                        "seconds"])  # fmt: skip
-    assert {line.split()[0] for line in lines[header + 1 : header + 4]} == set(MEMBERS)
-    assert all("±" in line for line in lines[header + 1 : header + 4])
-    assert lines[header + 4].split()[0] == "blend"
-    assert "auto (fast), 3 members" in result.stdout
-    assert "the error of the blend with twins is" in result.stdout
+    assert lines[0].startswith("result       Use ")
+    header = [line.split() for line in lines].index(["model", "RMSE", "weight", "seconds"])
+    shown = [line.split()[0] for line in lines[header + 1 : header + 5]]
+    assert {*MEMBERS, "mean"} == {*shown}
+    assert all("±" in line for line in lines[header + 1 : header + 5])
+    assert sum(line.endswith("  recommended") for line in lines) == 1
+    assert "auto (balanced), in " in result.stdout
     assert "skipped" not in result.stdout
     for name in MEMBERS:
         assert f"{name}: RMSE" in result.stderr
@@ -77,15 +80,15 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     facts = json.loads(result.stdout)
     data = pd.read_csv(table, float_precision="round_trip")
     X, y = read_features(table), np.log(data["y"]) if log else data["y"]
-    model = AutoTwinRegressor(effort="fast", random_state=3).fit(X, y, groups=data["batch"])
-    board = model.leaderboard_
-    assert [entry["member"] for entry in facts["leaderboard"]] == board["member"].tolist()
-    for name in ("rmse", "rmse_se", "weight"):
-        assert [entry[name] for entry in facts["leaderboard"]] == pytest.approx(board[name])
-    assert facts["contribution"]["ratio"] == pytest.approx(model.contribution_["ratio"])
-    assert set(facts["contribution"]["baseline_weights"]) == set(MEMBERS)
-    assert facts["blend"]["method"] == model.blend_["method"]
-    assert (facts["skipped"], facts["effort"], facts["time_budget"]) == ({}, "fast", 300.0)
+    members = list(facts["recommended"])
+    model = AutoTwinRegressor(members=members, random_state=3).fit(X, y, groups=data["batch"])
+    assert [*facts["recommended"].values()] == pytest.approx(model.member_weights_)
+    errors = {row["model"]: row["rmse"] for row in facts["leaderboard"]}
+    assert {*errors} >= {*MEMBERS, "mean of y"}
+    if not log:
+        board = model.leaderboard_.set_index("member")
+        assert [errors[name] for name in members] == pytest.approx(board["rmse"][members])
+    assert (facts["skipped"], facts["effort"], facts["budget"]) == ({}, "balanced", 300.0)
 
     predicted = run("predict", path, table, "--interval", "0.8", "--std", "--json")
     columns = json.loads(predicted.stdout)
@@ -97,13 +100,29 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     np.testing.assert_allclose(np.column_stack([columns["low"], columns["high"]]), ends, rtol=1e-9)
 
 
-def test_time_budget_and_skipped_members(table):
-    result, path = fit(table, "--time-budget", "1s", "--drop", "batch")
+def test_budget_and_skipped_members(table):
+    result, path = fit(table, "--budget", "1s", "--drop", "batch")
     assert result.exit_code == 0, result.output
-    # the blend itself is expected to take longer, so that only the first member is fitted
+    # the blend itself is expected to take longer, so that only ridge is fitted
     assert result.stdout.count("skipped  ") == 2
+    assert "s for the blend and its intervals" in result.stdout
     assert "warning" not in result.stderr
-    assert twinned.load(path).time_budget == 1.0
+    assert twinned.load(path).member_names_ == ["ridge"]
+
+
+@pytest.mark.parametrize("model", ["auto", "ridge"])
+def test_target_that_nothing_predicts(tmp_path, model):
+    path, rng = tmp_path / "table.csv", np.random.RandomState(0)
+    pd.DataFrame(rng.normal(size=(40, 3)), columns=["a", "b", "y"]).to_csv(path, index=False)
+    result, _ = fit(path, "--model", model, *(["--budget", "1s"] if model == "auto" else []))
+    assert result.stdout.startswith("result       These features do not predict y: ")
+    assert "Twinning" not in result.stdout
+
+
+def test_effort_of_a_long_budget():
+    options = {"table": "t.csv", "target": "y", "output": "m.twin"}
+    assert FitOptions(**options).effort == AdviseOptions(**options).effort == "balanced"
+    assert FitOptions(**options, budget="30m").effort == "thorough"
 
 
 @pytest.mark.parametrize(
@@ -111,10 +130,9 @@ def test_time_budget_and_skipped_members(table):
     [
         (("--pairs", "3"), "--pairs does not apply to --model auto; use a twin"),
         (("--anchors", "3"), "--anchors does not apply to --model auto; use a twin"),
-        (("-m", "twin", "--effort", "fast"), "--effort needs --model auto"),
-        (("-m", "twin", "--time-budget", "9s"), "--time-budget needs --model auto"),
-        (("--time-budget", "soon"), "--time-budget must be a time such as 60s or 2m"),
-        (("--effort", "little"), "--effort must be one of fast, balanced, thorough"),
+        (("-m", "twin", "--budget", "9s"), "--budget needs --model auto"),
+        (("--budget", "soon"), "--budget must be a time such as 60s or 2m"),
+        (("--pairs", "few", "-m", "twin"), "--pairs must be auto, all or a positive whole number"),
     ],
 )
 def test_bad_input(table, options, text):

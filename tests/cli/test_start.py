@@ -1,12 +1,14 @@
-"""What the command line imports."""
+"""What the command line imports, and the options that its help shows first."""
 
 import subprocess
 import sys
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
+from typer.main import get_command
 
 from twinned import TwinRegressor, __version__, save
+from twinned.app.cli import app
 
 
 def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
@@ -30,6 +32,20 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     np.testing.assert_array_equal(
         [float(value) for value in predicted[1:]], twin.predict([[0.1, 0.2], [0.5, 0.3]])
     )
+
+
+def test_help_shows_few_options_before_the_advanced_ones():
+    for name, command in get_command(app).commands.items():
+        options = [each for each in command.params if each.param_type_name == "option"]
+        panels = [getattr(option, "rich_help_panel", None) for option in options]
+        assert set(panels) <= {None, "Advanced"}, name
+        assert panels.count(None) <= 12, name  # and --help
+    budgets = {
+        name: [option for each in command.params for option in each.opts if "budget" in option]
+        for name, command in get_command(app).commands.items()
+    }
+    assert budgets.pop("fit") == budgets.pop("advise") == ["--budget"]
+    assert not any(budgets.values())
 
 
 def test_python_m_twinned_is_the_command():

@@ -9,10 +9,20 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import check_counters, monotone_r2, suggest_logarithm
+from twinned.diagnostics.data_checks import (
+    check_counters,
+    check_feature_pairs,
+    monotone_r2,
+    suggest_logarithm,
+)
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
-from twinned.diagnostics.row_checks import check_groups, partly_equal_groups
+from twinned.diagnostics.row_checks import (
+    check_groups,
+    check_replicates,
+    check_time_order,
+    partly_equal_groups,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 
@@ -200,12 +210,14 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     y = rng.normal(size=400)
     errors = summarize_errors(y, y + 0.3 * rng.normal(size=400) + 0.2)
     words = errors.describe("R [ohm]")
-    assert words.startswith(f"Predictions of R are typically off by ± {errors.median:.3g} ohm: ")
-    assert f"too high by {errors.bias:.3g} ohm on average" in words
-    assert f"(MAE) {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
-    assert f"count more: RMSE {errors.rmse:.3g} ± {errors.rmse_se:.2g} ohm; of the mean" in words
-    assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
-    assert "percentage points: half of the" in errors.describe("yield (%)")
+    assert words["half of the rows within"] == f"± {errors.median:.3g} ohm"
+    assert words["mean error (bias)"] == f"{errors.bias:.3g} ± {errors.bias_se:.2g} ohm"
+    assert words["mean absolute error (MAE)"] == f"{errors.mae:.3g} ± {errors.mae_se:.2g} ohm"
+    assert words["root mean square error (RMSE)"].startswith(f"{errors.rmse:.3g} ± ")
+    assert errors.describe("f(x)")["largest error"] == f"{errors.largest:.3g}"
+    assert errors.describe("yield (%)")["largest error"].endswith(" percentage points")
+    unbiased = summarize_errors(y, y + np.resize([0.3, -0.3], 400)).describe("y")
+    assert unbiased["mean error (bias)"] == "no clear bias"
     # standard errors against many draws
     draws = [summarize_errors(y, y + 0.3 * rng.normal(size=400))
              for _ in range(100)]  # fmt: skip
@@ -236,6 +248,45 @@ def test_two_features_that_give_the_target(table, operation, compute):
     assert np.corrcoef(values.eval(f"{left} {expected} {right}"), y)[0, 1] > 0.999
     assert "TW203" not in findings(X.drop(columns="d").assign(leak=leak), y)
     assert not {"TW203"} & findings(X.assign(copy=y, constant=1.0), 2 * y).keys()
+
+
+def test_total_of_several_features(table, rng):
+    X, y = table
+    X = X.assign(kind=pd.Categorical(["u", "v"] * 100), constant=1.0)
+    total = (4 * X["a"] + 3 * X["b"] + 2 * X["c"]).round(2)
+    (found,) = check_feature_pairs(CheckedTable.encode(X, total.to_numpy()))
+    assert (found.code, found.numbers["features"]) == ("TW203", ["a", "b", "c"])
+    assert "A linear function of 'a', 'b', 'c' gives the target (R² 1.00000)" in found.message
+    noisy = (total + 0.2 * total.std() * rng.normal(size=200)).to_numpy()
+    for values in (noisy, y.to_numpy()):
+        assert not list(check_feature_pairs(CheckedTable.encode(X, values)))
+    few = CheckedTable.encode(X, total.to_numpy()).take(np.arange(14))  # for five features
+    assert not list(check_feature_pairs(few))
+
+
+def test_rows_in_the_order_of_time(table, rng):
+    X, y = table
+    years = 1990.0 + np.arange(200) // 8
+    assert findings(X.assign(year=years), y)["TW105"].numbers == {"column": "year"}
+    assert "TW105" not in findings(X.assign(year=years), y, groups=years)
+    missing = np.where(np.arange(200) % 7, years, np.nan)
+    for name in ("Year", "sold_date", "sold (days)", "time [s]"):
+        for values in (years, years[::-1], missing):
+            assert len(list(check_time_order({name: values}))) == 1
+        assert not list(check_time_order({name: rng.permutation(years)}))
+    for name in ("area", "timer", "overtime"):  # sorted, but not by a time
+        assert not list(check_time_order({name: years}))
+    assert len(list(check_time_order({"year": years, "date": years}))) == 1
+    assert not list(check_time_order({"year": np.r_[np.zeros(190), np.ones(10)]}))
+
+
+def test_interval_of_the_noise_differs_from_the_noise(table):
+    X, y = table
+    rows = np.arange(len(y)).repeat(8)
+    noise = 140 * np.resize([1.0, -1.0], len(rows))
+    (found,) = check_replicates(CheckedTable.encode(X.iloc[rows], y.to_numpy()[rows] + noise))
+    value, low, high = re.search(r"of (\S+) \((\S+) to (\S+)\)", found.message).groups()
+    assert float(low) < float(value) < float(high)
 
 
 def test_row_that_dominates_the_error(table):

@@ -6,9 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
+from sklearn.tree import DecisionTreeRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor
-from twinned.diagnostics.recommendation import describe_contribution, python_code, recommend
+from twinned.diagnostics.recommendation import (
+    choose_model,
+    describe_contribution,
+    describe_efforts,
+    describe_failure,
+    python_code,
+    recommend,
+)
 from twinned.fitted.target import TargetTransform
 
 
@@ -106,12 +114,42 @@ def test_without_twins_their_effect_is_unknown():
     assert found.members == ["ridge"]
     assert found.conclusion == "unknown"
     assert "the only model that was fitted" in found.reason
-    assert "unknown" in describe_contribution(None)
+    assert "unknown" in describe_contribution(None, "unknown")
 
 
 def test_infinite_contribution():
     contribution = {"ratio": np.inf, "lower": np.inf, "upper": np.inf}
-    assert describe_contribution(contribution) == "The blend without twins has no error."
+    assert describe_contribution(contribution, "helps") == "The blend without twins has no error."
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_target_is_not_predicted(seed):
+    rng = np.random.RandomState(seed)
+    X, y = rng.normal(size=(80, 3)), rng.normal(size=80)
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0), random_state=0)
+    blend = AutoTwinRegressor(members=["ridge", ("trees", twin)], cv=3, random_state=0)
+    recommendation, model = choose_model(blend.fit(X, y))
+    assert recommendation.summary.startswith("These features do not predict y: ")
+    assert "Twinning" not in recommendation.summary
+    assert recommendation.conclusion == "no prediction"
+    assert model.member_names_ == recommendation.members
+
+
+def test_large_errors_of_few_rows_hide_no_prediction():
+    rng = np.random.RandomState(0)
+    y = rng.normal(size=100)
+    predicted = y + 0.1 * rng.normal(size=100)
+    predicted[0] += 50.0
+    assert describe_failure(predicted, y) == ""
+    assert describe_failure(rng.permutation(predicted), y)
+    assert describe_failure(np.full(100, y.mean() + 0.1), y)
+    assert describe_failure(0.01 * y, y) == ""  # in the same order
+
+
+def test_suffixes_are_explained():
+    assert describe_efforts(["ridge", "blend"]) == []
+    (line,) = describe_efforts(["ridge", "tree_twin:small"])
+    assert ":small" in line
 
 
 @pytest.mark.parametrize("log_target", [False, True])

@@ -56,6 +56,17 @@ def test_pipeline(table):
     np.testing.assert_allclose(explain(model, X[60:])["estimate"], expected["estimate"])
 
 
+def test_long_labels_are_cut(twin, table):
+    label = "No. 12, a street with a very long name that leaves no room for the picture"
+    found = twin.explain(table[0].iloc[[60]], 3, adjustments=True)
+    found = found.assign(label=label, query=label).rename(columns={"R1": label})
+    display = ComparablesDisplay.from_predictions(found)
+    labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
+    assert labels == ["No. 12, a street with a…"] * 3
+    assert display.ax_.get_title().endswith("very long name that leaves no room …")
+    assert describe_adjustments([label], np.ones(1), 1) == "No. 12, a street with a… +1"
+
+
 def test_written_adjustments_are_the_largest():
     values = np.array([0.001, -20.0, 5.0, 1.0])
     assert describe_adjustments(list("abcd"), values, 2) == "b −20, c +5"

@@ -183,7 +183,11 @@ def test_page_has_the_leaderboard_with_error_bars(report):
     for row in report["leaderboard"]:
         assert re.search(f'<th scope="row"[^>]*>{row["model"]}<', page)
     assert page.count(">recommended<") == 1
-    assert report["error_summary"] in page
+    for name, text in report["error_summary"].items():
+        assert f'<th scope="row">{name}</th><td>{text}</td>' in page
+    assert "The suffixes :small" not in page
+    boards = report["leaderboard"][0] | {"model": "gp_rbf:fast"}
+    assert "The suffixes :small and :fast mark" in render(report | {"leaderboard": [boards]})
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -238,7 +242,7 @@ def test_page_of_a_diagnosis_with_skipped_checks(table):
     report = collect(quick_diagnosis(*table), title="t")
     page = render(report)
     assert "Would more labels help?" not in page
-    assert "learning curve of ridge:fast: expected to take" in page
+    assert "learning curve of ridge: expected to take" in page
     assert any("--budget" in step for step in report["next_steps"])
 
 
@@ -290,6 +294,18 @@ def test_nullable_columns_and_categories_of_digits():
     shown = {value for query in report["comparables"] for value in query["values"]}
     assert "10135" in shown
     assert "missing" in shown
+
+
+def test_nothing_to_learn_is_the_headline(rng):
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["year", "b"])
+    report = collect(
+        quick_diagnosis(X.assign(year=rng.randint(1990, 2020, 60)), rng.rand(60)), title="t"
+    )
+    assert report["conclusion"] == "no prediction"
+    assert '<p class="conclusion no-prediction">These features do not predict y: ' in render(report)
+    assert report["next_steps"][0].startswith("Look for other features")
+    years = {query["values"][0] for query in report["comparables"]}
+    assert years <= {str(year) for year in range(1990, 2020)}  # without separators of thousands
 
 
 def test_intervals_below_zero_are_noted(rng):

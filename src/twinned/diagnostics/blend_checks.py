@@ -21,7 +21,7 @@ from sklearn.model_selection import PredefinedSplit
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import rmse, rmse_ratio
 from twinned.diagnostics.findings import check_diagnosable
-from twinned.diagnostics.recommendation import recommend
+from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.twin_checks import (
     CheckResult,
     CrossValidation,
@@ -90,7 +90,6 @@ class DiagnosedRows(TrainingRows):
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
         data = cls(**vars(rows), table=X)
-        check_diagnosable(data.y[data.known], len(data.known))
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
 
     @property
@@ -148,8 +147,7 @@ class BlendChecks:
 
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
-        self.recommendation = recommend(self.blend)
-        self.twin = self.blend.select_members(self.recommendation.members).set_params(verbose=0)
+        self.recommendation, self.twin = choose_model(self.blend)
 
     def run(self) -> Self:
         """Run the checks."""
@@ -196,7 +194,9 @@ class BlendChecks:
         if seconds <= remaining:
             self.progress(title)
             return True
-        self.skipped[title] = f"expected to take {seconds:.1f} s of the remaining {remaining:.1f} s"
+        self.skipped[title] = (
+            f"expected to take {seconds:.1f} s, and {remaining:.1f} s remain besides the report"
+        )
         return False
 
     def _check_member(

@@ -15,6 +15,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
+from sklearn.preprocessing import scale
 
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
@@ -43,6 +44,7 @@ _LEAK_R2 = 0.995
 _LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
 _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
 _PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
+_LINEAR_R2 = 0.995  # of several features; the largest of the paper's data sets is 0.922 (WSB)
 _MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
 # Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
@@ -150,7 +152,8 @@ def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
 def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
     """Find two numeric features whose product, ratio, sum or difference nearly is the target.
 
-    A single feature that reveals the target is a finding of its own, and not one of a pair.
+    Else find several of which a linear function is. A single feature that reveals the target is a
+    finding of its own, and not one of a pair.
     """
     matrix = sample.matrix
     complete = [j for j in sample.schema.numeric if not np.isnan(matrix[:, j]).any()]
@@ -166,6 +169,7 @@ def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
             pairs.append((r2, positive[i], positive[j], operation))
     r2, i, j, operation = max(pairs)
     if r2 <= _PAIR_R2:
+        yield from _linear_function(sample, numeric)
         return
     names = [sample.names[numeric[i]], sample.names[numeric[j]]]
     yield Finding(
@@ -175,6 +179,42 @@ def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
         f"({_drop_options(names[:1])} or {_drop_options(names[1:])}); else ignore this.",
         {"features": names, "operation": operation, "r2": r2},
     )
+
+
+def _linear_function(sample: CheckedTable, numeric: list[int]) -> Iterator[Finding]:
+    """Find the fewest of many numeric features of which a linear function nearly is the target."""
+    if sample.n_rows < _ROWS_PER_FEATURE * len(numeric):
+        return
+    r2, order = linear_r2(sample.matrix[:, numeric], sample.y)
+    enough = np.flatnonzero(r2 > _LINEAR_R2)
+    if len(enough) == 0:
+        return
+    names = [sample.names[numeric[j]] for j in order[: enough[0] + 1]]
+    yield Finding(
+        "TW203",
+        f"A linear function of {list_names(names)} gives the target (R² {r2[enough[0]]:.5f}), as "
+        "parts give their total.",
+        f"If they are known only with the target, exclude them ({_drop_options(names)}); else "
+        "ignore this.",
+        {"features": names, "operation": "linear", "r2": float(r2[enough[0]])},
+    )
+
+
+def linear_r2(X: Floats, y: Floats) -> tuple[Floats, Indices]:
+    """Return the adjusted R² of y as a linear function of the first 1, 2, … features, and an order.
+
+    In this order, the features with the largest effects are first.
+
+    >>> a, b, c = np.random.RandomState(0).normal(size=(3, 50))
+    >>> r2, order = linear_r2(np.column_stack([a, b, c]), a + 3 * c)
+    >>> (r2 > 0.99).tolist(), order.tolist()
+    ([False, True, True], [2, 0, 1])
+    """
+    n, p = X.shape
+    X, y = scale(X), y - y.mean()
+    order = np.argsort(-np.abs(np.linalg.lstsq(X, y, rcond=None)[0]), kind="stable")
+    explained = np.cumsum((np.linalg.qr(X[:, order])[0].T @ y) ** 2) / (y @ y)
+    return 1 - (1 - explained) * (n - 1) / (n - 2 - np.arange(p)), order
 
 
 def pair_r2(X: Floats, y: Floats, sign: int) -> tuple[float, int, int]:
@@ -240,7 +280,7 @@ def check_counters(table: CheckedTable) -> Iterator[Finding]:
 
 def _drop_options(names: list[str]) -> str:
     """Return options of the command line that exclude the first three columns."""
-    return " ".join(f"--drop {name!r}" for name in names[:3])
+    return " ".join(f"--drop {name!r}" for name in names[:3]) + " …" * (len(names) > 3)
 
 
 def _is_part_of_date(name: str, names: list[str]) -> bool:

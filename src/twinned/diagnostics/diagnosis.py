@@ -20,7 +20,7 @@ from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.fitted.target import TargetTransform
-from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
+from twinned.rows.formatting import aligned, bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows, draw_seed
@@ -42,8 +42,8 @@ class Diagnosis:
     code : str
         Python that makes and fits the recommended model.
     recommendation : Recommendation
-        `members`, `conclusion` ("helps", "does not help", "no clear difference" or "unknown") and
-        the reason in words.
+        `members`, `conclusion` ("helps", "does not help", "no clear difference", "unknown" or
+        "no prediction", where no model is better than the mean) and the reason in words.
     errors : ErrorSummary
         Out-of-fold `rmse`, `mae`, `r2` and `bias` of the recommended model with their standard
         errors (`rmse_se`, …), its `median`, `quantile90` and `largest` absolute error, and
@@ -95,12 +95,13 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """Which model to use, and whether twinning helps."""
+        """Which model to use and whether twinning helps, or that no feature predicts y."""
         return self.recommendation.summary
 
     def describe_errors(self, target: str = "y") -> str:
-        """Return the out-of-fold errors in words; `target` may end with a unit, "R [ohm]"."""
-        return self.errors.describe(target)
+        """Return the out-of-fold errors as lines; `target` may end with a unit, "R [ohm]"."""
+        lines = aligned(self.errors.describe(target))
+        return "\n".join([f"Errors of {target} on held-out rows:", *lines])
 
     def _sections(self) -> dict[str, list[str]]:
         skipped = [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
@@ -114,12 +115,13 @@ class Diagnosis:
         return "\n".join([self.summary, self.describe_errors(), *chain(*self._sections().values())])
 
     def _repr_html_(self) -> str:
+        errors = self.errors.describe("y")
         columns = ("model", "rmse", "rmse_se", "weight", "fit_seconds")
         board = {name: self.leaderboard[name].tolist() for name in columns}
         sections = [(name, lines) for name, lines in self._sections().items() if lines]
         return view(
             paragraph(self.summary, "strong"),
-            paragraph(self.describe_errors()),
+            table({"": [*errors], "errors of held-out rows": [*errors.values()]}),
             table(board, LEADERBOARD_FORMATS, strong=self.leaderboard["recommended"].tolist()),
             *(details(f"{name}: {len(lines)}", bullets(lines)) for name, lines in sections),
             details("Code of the recommended model", preformatted(self.code)),
@@ -246,7 +248,8 @@ def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows
         notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
     if len(data) < data.n_table_rows:
         rows = f"{len(data.known):,} random rows of {data.n_table_rows:,}"
-        notes.append(f"The model is fitted to {rows}; with more time, its errors are lower.")
+        more = "with more time, its errors are lower, and twinned fit uses all rows"
+        notes.append(f"The model is fitted to {rows}; {more}.")
     return notes
 
 

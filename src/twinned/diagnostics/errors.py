@@ -11,7 +11,7 @@ import pandas as pd
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS, ratio_of_rmse, rmse_and_error
 from twinned.fitted.target import TargetTransform
-from twinned.rows.formatting import ResultTable, format_significant, split_unit
+from twinned.rows.formatting import ResultTable, format_interval, format_significant, split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -39,7 +39,7 @@ class Ratio(NamedTuple):
         return [self.low, self.high]
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return format_interval(*self, show=lambda number, digits: f"{number:.{digits}f}")
 
     def choose(self, lower: str, higher: str, unclear: str) -> str:
         """Return the first text where the first error is lower, and the last where none is."""
@@ -87,32 +87,29 @@ class ErrorSummary(NamedTuple):
     r2_se: float
     mean_rmse: float  # of always predicting the mean of the other rows
 
-    def describe(self, target: str) -> str:
-        """Return the errors in words; a unit in brackets at the end of `target` is used.
+    def describe(self, target: str) -> dict[str, str]:
+        """Return the errors as text by their names; they have the unit in brackets after `target`.
 
         Errors of a target in % are in percentage points.
         """
-        name, unit = split_unit(target)
+        _, unit = split_unit(target)
         # a difference of shares is no share of the value
         unit = " percentage points" if unit == " %" else unit
         shown = {
-            key: format_significant(value, 2 if key.endswith("_se") else 3)
+            key: format_significant(value, 2 if key.endswith("_se") else 3).replace("-", "−")
             for key, value in self._asdict().items()
         }
-        rmse = f"RMSE {shown['rmse']} ± {shown['rmse_se']}{unit}; of the mean {shown['mean_rmse']}"
-        if self.rmse >= self.mean_rmse:
-            return f"No model predicts {name} better than always its mean ({rmse})."
-        bias = "no clear bias"
-        if abs(self.bias) > 2 * self.bias_se:
-            side = "high" if self.bias > 0 else "low"
-            bias = f"too {side} by {format_significant(abs(self.bias))}{unit} on average"
-        return (
-            f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
-            f"held-out rows have a smaller error, 90 % one within ± {shown['quantile90']}{unit}; "
-            f"the largest is {shown['largest']}{unit}, {bias}. Root mean square error, in which "
-            f"large errors count more: {rmse}. Mean absolute error (MAE) {shown['mae']} ± "
-            f"{shown['mae_se']}, R² {self.r2:.3f} ± {shown['r2_se']}."
-        )
+        bias = f"{shown['bias']} ± {shown['bias_se']}{unit}"
+        return {
+            "half of the rows within": f"± {shown['median']}{unit}",
+            "90 % of the rows within": f"± {shown['quantile90']}{unit}",
+            "largest error": f"{shown['largest']}{unit}",
+            "mean error (bias)": bias if abs(self.bias) > 2 * self.bias_se else "no clear bias",
+            "mean absolute error (MAE)": f"{shown['mae']} ± {shown['mae_se']}{unit}",
+            "root mean square error (RMSE)": f"{shown['rmse']} ± {shown['rmse_se']}{unit}",
+            "RMSE of always predicting the mean": f"{shown['mean_rmse']}{unit}",
+            "R²": f"{self.r2:.3f} ± {shown['r2_se']}".replace("-", "−"),
+        }
 
 
 def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:

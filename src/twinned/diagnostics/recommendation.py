@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from twinned.diagnostics.errors import Numbers, Ratio, format_percent
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent, predict_mean, rmse_ratio
+from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.fitted.target import TargetTransform
+from twinned.rows.schema import Floats
 
 HELPS, HURTS, UNCLEAR, UNKNOWN = "helps", "does not help", "no clear difference", "unknown"
+NO_PREDICTION = "no prediction"
 # By which the error of a single member must be lower than that of the blend: the best of several
 # members, chosen by the same rows, is less accurate on new ones. Ridge regression may be as much
 # higher. Before a look at the test error of one split of YH, any member within 1 % was preferred.
 _LEAST_GAIN = 0.01
 _LEAST_WEIGHT = 0.02  # of a member of a recommended blend
+_CLEAR = 3.0  # rank correlation of predictions that are better than the mean, in standard errors
+_SUFFIXES = "The suffixes :small and :fast mark members that have less effort, to save time."
 
 _TWINS = ("tree_twin", "neural_twin")
 DESCRIPTIONS = {
@@ -45,7 +51,34 @@ class Recommendation(NamedTuple):
     @property
     def summary(self) -> str:
         """The recommendation and whether twinning helps."""
-        return f"{self.reason} {self.twins}"
+        return f"{self.reason} {self.twins}".rstrip()
+
+
+def choose_model(blend: AutoTwinRegressor) -> tuple[Recommendation, AutoTwinRegressor]:
+    """Return the recommendation for a fitted blend, and the model of the recommended members.
+
+    It is calibrated. Where it is no better than the mean, the recommendation states only that.
+    """
+    recommendation = recommend(blend)
+    twin = blend.select_members(recommendation.members).set_params(verbose=0)
+    table = twin.out_of_fold()
+    if failure := describe_failure(table["prediction"].to_numpy(), table["y"].to_numpy()):
+        recommendation = Recommendation(recommendation.members, NO_PREDICTION, failure, "")
+    return recommendation, twin
+
+
+def describe_failure(predicted: Floats, y: Floats) -> str:
+    """Return that (n,) out-of-fold predictions are no better than the mean; "" where they are.
+
+    Their error must be clearly lower, by 1 % or more. A few large errors may dominate the mean
+    square although most predictions are better; the rank correlation with y then shows it.
+    """
+    ratio = rmse_ratio(predicted, predict_mean(y), y)
+    is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN
+    if is_lower or rank_correlation(predicted, y) * math.sqrt(len(y)) > _CLEAR:
+        return ""
+    error = f"the error of the best model is {ratio} times that of always predicting its mean"
+    return f"These features do not predict y: {error}."
 
 
 def recommend(blend: AutoTwinRegressor) -> Recommendation:
@@ -116,10 +149,15 @@ def describe_member(label: str) -> str:
     return DESCRIPTIONS.get(name, name)
 
 
-def describe_contribution(contribution: Numbers | None, conclusion: str | None = None) -> str:
-    """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
+def describe_efforts(labels: Iterable[str]) -> list[str]:
+    """Return a line on the suffixes of labels, none where there are no suffixes."""
+    return [_SUFFIXES] if any(":" in label for label in labels) else []
 
-    >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9})
+
+def describe_contribution(contribution: Numbers | None, conclusion: str) -> str:
+    """Return what twins add to a blend.
+
+    >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9}, HELPS)
     'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
     """
     if contribution is None:
@@ -128,7 +166,6 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
     ratio = Ratio(*parts)
-    conclusion = conclusion or ratio.choose(HELPS, HURTS, UNCLEAR)
     effect = f"makes {conclusion}" if conclusion == UNCLEAR else conclusion
     return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."
 

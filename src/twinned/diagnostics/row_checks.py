@@ -6,7 +6,8 @@ adjacent rows of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice, pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import chi2, rankdata, zscore
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
 from twinned.rows.folds import distinct_rows
-from twinned.rows.formatting import format_significant
+from twinned.rows.formatting import format_interval, format_significant
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
 
@@ -37,6 +38,8 @@ _MAX_RARE = 0.02  # probability that two rows agree in a feature
 _LEAST_CORRELATION, _LEAST_Z = 0.15, 4.0
 _NEAR_ROWS = 10  # in the order of the table
 _N_CONTROLS = 5
+_LEAST_STEPS = 5  # of a sorted column
+_TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
 _MAX_GROUP_ROWS = 12  # mean number of rows of a value of an identifier
 _ERRORS = "rmse_random_folds", "rmse_held_out_together"
 _GROUP_ADVICE = (
@@ -90,16 +93,40 @@ def check_replicates(table: CheckedTable) -> Iterator[Finding]:
     if noise < 0.02 * table.y.std():
         return
     n_rows = int(counts[counts > 1].sum())
-    shown, low_shown, high_shown = (format_significant(value, 2) for value in (noise, low, high))
+    shown, interval = format_significant(noise, 2), format_interval(noise, low, high)
     is_common = n_rows >= _COMMON_SHARE * table.n_rows
     scope = "no model of these features can" if is_common else "on these rows no model can"
     yield Finding(
         "TW103",
         f"{n_rows:,} rows have the features of another, with a standard deviation of the target "
-        f"of {shown} ({low_shown} to {high_shown}): {scope} have an RMSE much below {shown}.",
+        f"of {interval}: {scope} have an RMSE much below {shown}.",
         "To go lower, measure more precisely, average replicates, or add a feature.",
         {"noise": noise, "interval": [low, high], "rows": n_rows},
     )
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def check_time_order(columns: Mapping[str, Floats]) -> Iterator[Finding]:
+    """Find columns, (row,) by name, that are times and in whose order the rows are; at most one."""
+    times = (name for name in columns if _TIME_NAME.fullmatch(name) and is_sorted(columns[name]))
+    for name in islice(times, 1):
+        yield Finding(
+            "TW105",
+            f"The rows are in the order of {name!r}, but are held out at random, so that training "
+            "rows are before and after each of them.",
+            "To predict later rows, fit the earlier ones and test on the others, or name periods, "
+            "such as months, with --group (groups in Python); else errors may be too low.",
+            {"column": name},
+        )
+
+
+def is_sorted(values: Floats) -> bool:
+    """Return whether nearly all steps between different values have the same sign."""
+    steps = np.diff(values[~np.isnan(values)])
+    increases = steps[steps != 0] > 0
+    return len(increases) >= _LEAST_STEPS and abs(2 * increases.mean() - 1) > 0.9
 
 
 # --- groups of similar rows -----------------------------------------------------------------------
@@ -108,8 +135,9 @@ def check_replicates(table: CheckedTable) -> Iterator[Finding]:
 def check_groups(sample: CheckedTable) -> Iterator[Finding]:
     """Find groups of rows whose errors are lower where folds separate them; at most one finding.
 
-    No two rows of the sample have equal features.
+    No two rows of the sample have equal features. Rows in the order of time are another finding.
     """
+    yield from check_time_order(dict(zip(sample.names, sample.matrix.T, strict=True)))
     if sample.n_rows < _LEAST_ROWS:
         return
     if similar := list(_similar_rows(sample)):
@@ -286,8 +314,8 @@ def _row_order(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
     A quick model leaves residuals that are similar for similar rows of a sorted table; those of
     trees decide.
     """
-    if (np.diff(sample.y) >= 0).mean() > 0.95 or (np.diff(sample.y) <= 0).mean() > 0.95:
-        return  # sorted by the target
+    if is_sorted(sample.y):
+        return
     for trees in (False, True):
         if trees:
             residual = sample.y - quick_predictions(sample, trees=True)

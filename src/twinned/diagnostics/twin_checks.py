@@ -448,7 +448,7 @@ def loop_check(X, y, twin=None, *, cross_validation=None):
     loops = np.concatenate([fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries])
     rows = np.concatenate(cv.query_rows)
     std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
-    of_std, of_loops = (_rank_correlation(values, error) for values in (std, loops))
+    of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
     better = max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
     numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
     shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
@@ -470,14 +470,14 @@ def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult
     """
     positive = scores > 0
     scale, errors = errors[positive] / scores[positive], errors[positive]
-    correlation = _rank_correlation(scale, errors)
+    correlation = rank_correlation(scale, errors)
     summary = _describe_ranking(correlation, "the width of intervals")
     numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
     shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
     return CheckResult("uncertainty", _RANKING_TITLE, summary, numbers, model, shown)
 
 
-def _rank_correlation(first: Floats, second: Floats) -> float:
+def rank_correlation(first: Floats, second: Floats) -> float:
     """Return Spearman's correlation, or 0 where one of the (n,) variables is constant."""
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0

@@ -54,9 +54,10 @@ class AutoTwinRegressor(BaseTwin):
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         Effort of the neural members and number of trees and iterations of the others.
     time_budget : float or None, default=None
-        Seconds for the fit. Gradient boosting and its twin are fitted first, then the others in the
-        order of expected gain per second; those that are expected to take too long are fitted with
-        less effort or skipped. At least one member is always fitted. None is no limit.
+        Seconds for the fit. Ridge regression is fitted first, in a short fit also gradient boosting
+        and its twin, then the others in the order of expected gain per second; those that are
+        expected to take too long are fitted with less effort or skipped. At least one member is
+        always fitted. None is no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"` and `"neural_twin"`,
@@ -273,7 +274,7 @@ class AutoTwinRegressor(BaseTwin):
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
         self._store_rows(rows.rows, anchors)
-        self._store_errors(self._anchor_predictions @ blend.weights, rows.anchor_folds)
+        self.set_out_of_fold(self._anchor_predictions @ blend.weights, rows.anchor_folds)
         if self.local_power_:
             nested = self.out_of_fold_prediction_ + self._local_corrections(rows.anchor_folds)
             self.out_of_fold_prediction_ = nested

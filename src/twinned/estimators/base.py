@@ -603,11 +603,11 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         self._store_anchors(anchors, self.anchor_rows_)
         self.anchor_errors_, self.local_power_ = errors, power
 
-    def _store_errors(self, predicted: Floats, fold: Indices | None) -> None:
-        """Store the errors of (anchor, …) out-of-fold predictions, and select local weights.
+    def set_out_of_fold(self, predicted: Floats, fold: Indices | None = None) -> None:
+        """Set the errors of (anchor, …) out-of-fold predictions, and select local weights.
 
-        Where the models of the folds err differently from the final one, `fold` is None, and the
-        weights are equal.
+        `fold` (anchor,) are the folds. Without them, the weights are equal and predictions are not
+        changed, as where models of folds err differently from the final one.
         """
         anchors = self._anchors
         errors = anchors.y - predicted

@@ -152,9 +152,9 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
     ----------
     hidden_sizes : sequence of int, default=(128, 128)
         The widths of the hidden layers.
-    effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
-        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    effort : {"small", "fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (2, 3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (2, 3, 6, 8; at most `n_members`).
     n_members : int or None, default=None
         Number of networks of the ensemble, which are trained on all rows.
     training : NeuralTraining or None, default=None

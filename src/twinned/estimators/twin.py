@@ -374,7 +374,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                     fitted.predict(fitted.queries(known.matrix[held_out]))[0]
                 )
             fold[held_out] = number
-        self._store_errors(predicted, fold)
+        self.set_out_of_fold(predicted, fold)
 
     def _n_folds(self, n_rows: int) -> int:
         """The number of folds of n known rows; 0 for none."""

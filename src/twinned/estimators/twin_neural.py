@@ -28,9 +28,9 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     ----------
     hidden_sizes : sequence of int, default=(128, 128)
         The widths of the hidden layers.
-    effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
-        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    effort : {"small", "fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (2, 3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (2, 3, 6, 8; at most `n_members`).
     n_members : int or None, default=None
         Number of networks of the ensemble, which are trained on all rows.
     pairs : {"auto", "all"}, int or strategy, default="auto"
@@ -117,7 +117,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         if predicted is not None and self.fitted_.uses_all_anchors_equally:
             predicted = predicted[table.table_rows[rows]]
             if np.isfinite(predicted).all():
-                self._store_errors(predicted, None)
+                self.set_out_of_fold(predicted)
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self.networks(NeuralDifferenceModel)

@@ -202,7 +202,7 @@ class ComparableCase(NamedTuple):
         return {**content, "adjustments": self.adjustments} if self.adjustments else content
 
 
-class Comparables(NamedTuple):
+class ComparableCases(NamedTuple):
     """The comparable cases of a query, and all other cases, whose values are weighted means."""
 
     cases: list[ComparableCase]
@@ -230,7 +230,7 @@ class Comparables(NamedTuple):
 
 def find_comparables(
     model: BaseEstimator, X: Any, n: int, *, adjustments: bool = True
-) -> list[Comparables]:
+) -> list[ComparableCases]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
     Of a model with a transformed target, all values are those of the target itself, and means are
@@ -266,7 +266,7 @@ def find_comparables(
     means = target.invert((sums / weight.groupby(table["query"]).sum()).to_numpy()).tolist()
     by_query = np.arange(len(cases)).reshape(len(queries), -1).tolist()
     return [
-        Comparables(
+        ComparableCases(
             [cases[i] for i in rows if cases[i].anchor >= 0],
             cases[rows[-1]] if cases[rows[-1]].anchor < 0 else None,
             mean,

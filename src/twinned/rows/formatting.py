@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -49,6 +49,49 @@ def format_number(value: float) -> str:
     if not 1e-4 <= abs(value) < 1e9:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def format_value(value: float | str | None) -> str:
+    """Return a value of a feature: a category, or a number; those as large as years are plain.
+
+    >>> format_value(2019.0), format_value(12019.0), format_value("north"), format_value(None)
+    ('2019', '12,019', 'north', 'missing')
+    """
+    if value is None or isinstance(value, str):
+        return "missing" if value is None else value
+    return f"{value:.0f}" if 1000 <= abs(value) < 9999.5 else format_number(value)
+
+
+def format_interval(*numbers: float, show: Callable[[float, int], str] = format_significant) -> str:
+    """Return a value with the ends of its interval, with more digits where they look the same.
+
+    >>> format_interval(140.2, 137.8, 143.1), format_interval(14.2, 7.8, 43.1)
+    ('140 (138 to 143)', '14 (7.8 to 43)')
+    """
+    for digits in range(2, 7):
+        value, *ends = (show(number, digits) for number in numbers)
+        if value not in ends:
+            break
+    return f"{value} ({' to '.join(ends)})"
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most so many characters, the last an ellipsis where it is cut.
+
+    >>> shorten("a long name", 6), shorten("name", 6)
+    ('a lon…', 'name')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def aligned(texts: Mapping[str, str]) -> list[str]:
+    """Return lines of names and texts, in two columns.
+
+    >>> aligned({"RMSE": "2.1", "R²": "0.9"})
+    ['RMSE  2.1', 'R²    0.9']
+    """
+    width = max(map(len, texts))
+    return [f"{name:<{width}}  {text}" for name, text in texts.items()]
 
 
 def split_unit(target: str) -> tuple[str, str]:

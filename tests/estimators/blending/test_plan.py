@@ -50,11 +50,11 @@ def fits(monkeypatch):
 @pytest.mark.parametrize(
     ("budget", "fitted"),
     [
-        # seconds divided by expected gain: gp_matern 2, gp_rbf 2.7, ridge 4
-        (100.0, ["gp_matern", "gp_rbf", "ridge"]),
-        (10.0, ["gp_rbf", "ridge", "gp_matern"]),  # gp_matern needs more than half of it
+        # ridge always; seconds divided by expected gain: gp_matern 2, gp_rbf 2.7
+        (100.0, ["ridge", "gp_matern", "gp_rbf"]),
+        (10.0, ["ridge", "gp_rbf", "gp_matern"]),  # gp_matern needs more than half of it
         (5.0, ["ridge", "gp_rbf"]),
-        (1.0, ["ridge:fast"]),  # the quickest, where nothing fits
+        (1.0, ["ridge"]),  # the quickest, where nothing fits
     ],
 )
 def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
@@ -76,7 +76,7 @@ SECONDS = {
         (1000.0, ["ridge", "gp_matern", "boosting", "tree_twin"]),
         (30.0, ["ridge", "boosting:fast", "tree_twin:fast", "gp_matern"]),
         (10.0, ["ridge", "boosting:small", "tree_twin:small"]),
-        (4.0, ["boosting:small", "ridge"]),  # no twin fits, and ridge takes more than 2 %
+        (4.0, ["ridge", "boosting:small"]),  # no twin fits
     ],
 )
 def test_ridge_a_twin_and_its_plain_base_come_first_within_a_short_budget(
@@ -96,7 +96,7 @@ def test_ridge_a_twin_and_its_plain_base_come_first_within_a_short_budget(
         (30.0, 1.0, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),
         (10.0, 1.0, ["ridge", "boosting:fast", "tree_twin:small"]),
         (10.0, 0.1, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),  # faster than expected
-        (3.0, 1.0, ["boosting:small", "ridge"]),
+        (3.0, 1.0, ["ridge", "boosting:small"]),
     ],
 )
 def test_remaining_time_raises_the_effort_of_members(fits, monkeypatch, budget, share, fitted):
@@ -104,6 +104,29 @@ def test_remaining_time_raises_the_effort_of_members(fits, monkeypatch, budget, 
     specs = resolve_members(["ridge", "gp_matern", "tree_twin", "boosting"], "balanced")
     assert fits.labels_within(specs, budget, share) == fitted
     assert fits.now < budget
+
+
+def test_ridge_is_fitted_where_no_time_remains_and_the_reserve_is_named(fits, monkeypatch):
+    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 2.5)
+    specs = resolve_members(list(EXPECTED), "balanced")
+    assert fits.labels_within(specs, 2.1) == ["ridge"]
+    reasons = fits.skipped.values()
+    expected = "expected to take 4.0 s, and 0.0 s remain besides 2.5 s for the blend"
+    assert any(reason.startswith(expected) for reason in reasons)
+
+
+def test_time_that_members_did_not_need_is_used(fits, monkeypatch):
+    """A member that is expected to take too long is fitted once others were quicker."""
+    fit = SimulatedFits._run_one
+
+    def quick(self, spec, clock, *, required):
+        clock.calibrate(spec, 0.1 * EXPECTED[spec.name])
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", quick)
+    specs = resolve_members(["gp_rbf", "gp_matern"], "balanced")
+    assert fits.labels_within(specs, 6.0, 0.1) == ["gp_rbf", "gp_matern"]
+    assert not fits.skipped
 
 
 def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
@@ -174,6 +197,13 @@ def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
     blend.fit(X, y.where(y >= -0.2), y_upper=upper)
     assert set(blend.member_names_) == set(EXPECTED)
     assert not blend.skipped_
+
+
+def test_networks_have_a_small_effort_for_the_time_that_remains(fits, monkeypatch):
+    seconds = {"neural": 90.0, "neural:fast": 50.0, "neural:small": 20.0, "ridge": 0.1}
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: seconds[spec.label])
+    specs = resolve_members(["ridge", "neural"], "balanced")
+    assert fits.labels_within(specs, 40.0) == ["ridge", "neural:small"]
 
 
 def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):

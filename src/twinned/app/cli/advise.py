@@ -13,9 +13,8 @@ from twinned.app.cli import messages
 from twinned.app.cli.options import (
     TrainingOptions,
     check_output_path,
-    flag_option,
+    json_option,
     output_option,
-    parse_seconds,
     seed_option,
 )
 from twinned.app.cli.training_data import TrainingData, read_new_rows, read_training_data
@@ -41,8 +40,9 @@ class AdviseOptions(TrainingOptions):
         A table of rows to predict later: a finding reports how many lie outside of the training
         rows.
     budget
-        About how long it may take. Models and checks that would take longer are skipped, and at
-        least one model is fitted.
+        About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
+        Models that would take longer are fitted with less effort or skipped, as are checks; from
+        30 minutes on, models have more effort. The default is 60 seconds.
     seed
         The same seed gives the same advice, if the same checks fit into the time.
     as_json
@@ -52,9 +52,8 @@ class AdviseOptions(TrainingOptions):
     report: Annotated[Path | None, typer.Option("--report", "-r")] = None
     output: Annotated[Path | None, output_option()] = None
     test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
-    budget: Annotated[str, typer.Option("--budget", metavar="60s|2m")] = "60s"
     seed: Annotated[int, seed_option()] = 0
-    as_json: Annotated[bool, flag_option("--json")] = False
+    as_json: Annotated[bool, json_option()] = False
 
 
 def advise_command(options: AdviseOptions) -> None:
@@ -76,7 +75,7 @@ def advise_command(options: AdviseOptions) -> None:
     """
     start = time.perf_counter()
     with messages.exit_on_bad_input(), messages.print_warnings():
-        end = start + parse_seconds("--budget", options.budget)
+        end = start + options.seconds
         report, output, inputs = options.report, options.output, [options.table]
         report_path = report and check_output_path(report, inputs, "--report")
         model_path = output and check_output_path(output, inputs)
@@ -108,13 +107,14 @@ def _diagnose(
 
     from twinned import AutoTwinRegressor, diagnose
     from twinned.app.report.collect import collect
+    from twinned.diagnostics.row_checks import check_time_order
 
     with messages.progress_lines() as progress:
         diagnosis = diagnose(
             data.X,
             data.y,
             **data.bounds,
-            estimator=AutoTwinRegressor(verbose=1),
+            estimator=AutoTwinRegressor(effort=options.effort, verbose=1),
             budget=max(0.01, end - time.perf_counter()),
             groups=data.groups,
             log_target=options.log_target,
@@ -123,6 +123,8 @@ def _diagnose(
             progress=progress,
             random_state=options.seed,
         )
+        if data.groups is None and all(each.code != "TW105" for each in diagnosis.findings):
+            diagnosis.findings[:0] = check_time_order(data.unused_dates)
         progress("collecting the report")
         content = collect(
             diagnosis,
@@ -138,15 +140,13 @@ def _diagnose(
 
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
-    from twinned.app.report.render import leaderboard_rows
+    from twinned.rows.formatting import aligned
 
-    lines = [content["summary"], content["error_summary"], "", *format_findings(content), ""]
+    errors = [f"  {line}" for line in aligned(content["error_summary"])]
+    lines = [content["summary"], f"Errors of {content['target']} on held-out rows:", *errors]
+    lines += ["", *format_findings(content), ""]
     lines.append(f"Root mean square errors (RMSE) of {content['target']} on held-out rows:")
-    table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
-    table.columns[-1].justify = "left"
-    for row in leaderboard_rows(content["leaderboard"]):
-        table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
-    lines += [f"  {line}" for line in messages.table_lines(table)]
+    lines += [f"  {line}" for line in leaderboard_lines(content["leaderboard"])]
     for check in content["checks"].values():
         model = f" ({check['model']})" if check["model"] else ""
         lines.append(f"{check['title']}{model} {check['summary']}")
@@ -157,6 +157,18 @@ def format_text(content: Content) -> str:
     files = (("output", "model"), ("report", "report"))
     lines += [f"{name}: {content[key]}" for key, name in files if key in content]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def leaderboard_lines(board: list[Content]) -> list[str]:
+    """Return the errors of all models as a table, and what the suffixes of their names mean."""
+    from twinned.app.report.render import leaderboard_rows
+    from twinned.diagnostics.recommendation import describe_efforts
+
+    table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
+    table.columns[-1].justify = "left"
+    for row in leaderboard_rows(board):
+        table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
+    return [*messages.table_lines(table), *describe_efforts(row["model"] for row in board)]
 
 
 def format_findings(content: Content) -> list[str]:

@@ -30,7 +30,7 @@ MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
 _CONFIDENCE = 0.9
 _ROWS_PER_STEP = 8
 _MAX_WIDTH = 140  # characters of a line
-_MAX_NAME, _MAX_VALUE = 24, 16  # characters
+_MAX_NAME, _MAX_VALUE, _MAX_HEADING = 24, 16, 60  # characters
 _MARKS = {
     "inside": "",
     "edge": "; at the edge of the known rows",
@@ -261,6 +261,8 @@ def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
 
 def _grid_lines(explained: ExplainedRow, cases: Sequence[ComparableCase], spec: str) -> list[str]:
     """Return the lines of a grid of some of the cases: the value and the adjustment of each."""
+    from twinned.rows.formatting import shorten
+
     features = _shown_features(explained.cases)
     has_others = any(_other_adjustments(case, features) for case in explained.cases)
     others = ["other features"] if has_others else []
@@ -278,19 +280,21 @@ def _grid_lines(explained: ExplainedRow, cases: Sequence[ComparableCase], spec: 
             column.add_row(cell, _number(adjustment, f"+{spec}") if adjustment else "")
         column.add_row("", _number(case.estimate, spec))
         columns.append(column)
-    labels = [_short(case.label, _MAX_NAME) for case in cases]
+    labels = [shorten(case.label, _MAX_NAME) for case in cases]
     table = messages.make_table("", "this row", *labels, left=2 + len(cases))
     titles = ["known value", *features, *others, "adjusted value"]
-    names = "\n".join(_short(title, _MAX_NAME) for title in titles)
+    names = "\n".join(shorten(title, _MAX_NAME) for title in titles)
     table.add_row(names, "\n".join(values), *columns)
     return [f"  {line}" for line in messages.table_lines(table)]
 
 
 def _heading(explained: ExplainedRow, target: str, spec: str) -> str:
+    from twinned.rows.formatting import shorten
+
     value, *ends = (_number(number, spec) for number in explained.numbers.values())
     interval = f", 90 % prediction interval {' to '.join(ends)}" if ends else ""
-    mark = _MARKS[explained.applicability]
-    return f"{explained.name}: predicted {target} {value}{interval}{mark}"
+    name, mark = shorten(explained.name, _MAX_HEADING), _MARKS[explained.applicability]
+    return f"{name}: predicted {target} {value}{interval}{mark}"
 
 
 def _shown_features(cases: Sequence[ComparableCase]) -> list[str]:
@@ -318,15 +322,9 @@ def _number(value: float, spec: str) -> str:
 
 
 def _value_text(value: Value) -> str:
-    from twinned.rows.formatting import format_number
+    from twinned.rows.formatting import format_value, shorten
 
-    if value is None:
-        return "missing"
-    return _short(value, _MAX_VALUE) if isinstance(value, str) else format_number(value)
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return shorten(format_value(value), _MAX_VALUE)
 
 
 def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 import warnings
@@ -10,32 +9,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from twinned.app.cli import messages
+from twinned.app.cli.advise import leaderboard_lines
 from twinned.app.cli.options import (
     AsJson,
     KeyFile,
     TrainingOptions,
+    advanced_option,
     check_output_path,
-    flag_option,
     output_option,
-    parse_seconds,
     read_key,
     seed_option,
 )
 from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
-from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.exceptions import UnknownCategoryWarning
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from sklearn.base import BaseEstimator
 
-    from twinned import AutoTwinRegressor
     from twinned.rows.folds import Folds
 
 # The base estimator of each --model, as it is called in the output; auto has several members.
@@ -54,13 +52,9 @@ MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural
 # pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
 NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
-# Defaults of --model auto, so that a command ends soon.
-BLEND_EFFORT, BLEND_BUDGET = "fast", "5m"
-EFFORTS = ("fast", "balanced", "thorough")
 N_FOLDS = 5
 MIN_ROWS_FOR_CHECK = 10
 Facts = dict  # what is printed, by name
-_CONTRIBUTION = ("ratio", "lower", "upper", "rmse", "baseline_rmse")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,20 +66,19 @@ class FitOptions(TrainingOptions):
     output
         File of the model, such as model.twin.
     model
-        auto, a blend of twins, networks, trees, Gaussian processes and ridge regression; or twin,
-        a twin of gradient boosting; or the base estimator of another twin: forest, extra-trees,
-        boost, knn, ridge, neural.
+        auto, the model that twinned advise recommends: a blend of twins, networks, trees, Gaussian
+        processes and ridge regression, or one of them; or twin, a twin of gradient boosting; or the
+        base estimator of another twin: forest, extra-trees, boost, knn, ridge, neural.
     pairs
         The training pairs: all, M random partners for each row, or auto, which bounds time and
         memory (8 partners for knn).
     anchors
         The anchors of a prediction: all rows, or the K nearest. Distances are computed on the
         columns as they are, so scale them first.
-    effort
-        With --model auto: fast, balanced or thorough; the default is fast.
-    time_budget
+    budget
         With --model auto: about how long the fit may take. Members that would take too long are
-        fitted with less effort or skipped. The default is 5 minutes.
+        fitted with less effort or skipped; from 30 minutes on, they have more effort. The default
+        is 5 minutes.
     jobs
         Number of threads; the default is all cores for --model auto, and 1 for twins.
     seed
@@ -97,13 +90,12 @@ class FitOptions(TrainingOptions):
 
     output: Annotated[Path, output_option()]
     model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
-    pairs: Annotated[str, typer.Option("--pairs", metavar="auto|all|M")] = "auto"
-    anchors: Annotated[str, typer.Option("--anchors", metavar="all|K")] = "all"
-    effort: Annotated[str | None, typer.Option("--effort", metavar="NAME")] = None
-    time_budget: Annotated[str | None, typer.Option("--time-budget", metavar="60s|2min")] = None
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N")] = None
+    default_budget: ClassVar[str] = "5m"
+    pairs: Annotated[str, advanced_option("--pairs", metavar="auto|all|M")] = "auto"
+    anchors: Annotated[str, advanced_option("--anchors", metavar="all|K")] = "all"
+    jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
     seed: Annotated[int, seed_option()] = 0
-    check: Annotated[bool, flag_option("--check/--no-check")] = True
+    check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
     key_file: KeyFile = None
     as_json: AsJson = False
 
@@ -116,34 +108,22 @@ class FitOptions(TrainingOptions):
         """The number of nearest anchors, None for all."""
         return None if self.anchors == "all" else int(self.anchors)
 
-    @property
-    def seconds(self) -> float:
-        """The time budget of a blend."""
-        return parse_seconds("--time-budget", self.time_budget or BLEND_BUDGET)
-
     def validate(self) -> None:
         """Raise a ValueError for values that no table allows."""
-        for option, value, names in (
-            ("--model", self.model, MODELS),
-            ("--effort", self.effort or BLEND_EFFORT, EFFORTS),
-        ):
-            if value not in names:
-                raise ValueError(f"{option} must be one of {', '.join(names)}, not {value}.")
+        if self.model not in MODELS:
+            raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
+        if self.budget and not self.is_blend:
+            raise ValueError("--budget needs --model auto.")
         for option, value, words in (
             ("--pairs", self.pairs, ("auto", "all")),
             ("--anchors", self.anchors, ("all",)),
         ):
+            if self.is_blend and value != words[0]:
+                twin = "use a twin, such as --model twin"
+                raise ValueError(f"{option} does not apply to --model auto; {twin}.")
             if value not in words and not (value.isdecimal() and int(value) > 0):
                 choices = f"{', '.join(words)} or a positive whole number"
                 raise ValueError(f"{option} must be {choices}, not {value!r}.")
-        if self.is_blend:
-            given = {"--pairs": self.pairs != "auto", "--anchors": self.anchors != "all"}
-            reason = "does not apply to --model auto; use a twin, such as --model twin"
-        else:
-            given = {"--effort": bool(self.effort), "--time-budget": bool(self.time_budget)}
-            reason = "needs --model auto"
-        for option in (option for option, is_given in given.items() if is_given):
-            raise ValueError(f"{option} {reason}.")
         _ = self.seconds
 
 
@@ -159,9 +139,11 @@ def fit_command(options: FitOptions) -> None:
     that are only known to lie below or above a limit; <5 is at least 0 if all values are positive.
     Rows without a value of the target or of any feature are not used.
 
-    Twins, networks, trees, Gaussian processes and ridge regression are
-    cross-validated on the same folds and blended; the output has their errors and whether twins
-    help. With another --model, a single twin is fitted and compared with its plain base estimator.
+    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
+    folds and blended; the output has their errors and whether twins help. The model is the one that
+    twinned advise recommends within the same time; without its checks and report, there is a little
+    more time for the members. With another --model, a single twin is fitted and compared with its
+    plain base estimator.
 
     For example:
 
@@ -169,7 +151,7 @@ def fit_command(options: FitOptions) -> None:
 
         twinned fit houses.csv --target price --log-target --drop id -o houses.twin
 
-        twinned fit houses.csv --target price --effort balanced --time-budget 10min -o houses.twin
+        twinned fit houses.csv --target price --budget 10m -o houses.twin
 
         twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
 
@@ -184,7 +166,10 @@ def fit_command(options: FitOptions) -> None:
         missing = _check_data(options, data)
         if not options.log_target:
             _note_logarithm(data)
-        fitted, seconds, scores = _fit(options, data, missing)
+        if options.is_blend:
+            fitted, results = _fit_blend(options, data)
+        else:
+            fitted, results = _fit(options, data, missing)
 
         from twinned import save
         from twinned.fitted.target import split_target
@@ -193,20 +178,17 @@ def fit_command(options: FitOptions) -> None:
         twin.target_name_ = options.target
         _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
         save(fitted, path, key=key)
-    if options.check and scores is None and not options.is_blend:
+    if options.check and not options.is_blend and results["check"] is None:
         few = f"{len(data.X) - data.n_censored} rows are too few for cross-validation"
         messages.print_message("note", f"{few}, which needs {MIN_ROWS_FOR_CHECK}.")
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,
         "anchors": options.n_anchors or len(twin.anchors_y_),
         "seed": options.seed,
-        "seconds": round(seconds, 3),
-        "check": scores,
+        **results,
         "output": str(options.output),
         "bytes": path.stat().st_size,
     }
-    if options.is_blend:
-        facts |= blend_facts(twin)
     text = "" if options.as_json else "\n".join(_summary_lines(facts))
     messages.print_result(facts, text, options.as_json)
 
@@ -235,22 +217,46 @@ def _note_logarithm(data: TrainingData) -> None:
 # --- the model --------------------------------------------------------------------------------
 
 
-def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
-    """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
+def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
+    """Return the recommended model of a blend, as `twinned advise` does, and its results."""
     from joblib import cpu_count
 
-    from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
+    from twinned import AutoTwinRegressor
+    from twinned.app.report.collect import leaderboard_content
+    from twinned.diagnostics.blend_checks import DiagnosedRows
+    from twinned.diagnostics.errors import comparison_table
+    from twinned.diagnostics.recommendation import choose_model
     from twinned.fitted.target import TargetTransform
 
-    if options.is_blend:
-        twin = AutoTwinRegressor(
-            effort=options.effort or BLEND_EFFORT,
-            time_budget=options.seconds,
-            n_jobs=options.jobs or cpu_count(),
-            random_state=options.seed,
-            verbose=1,
-        )
-        return TargetTransform(options.log_target).wrap(twin)
+    transform = TargetTransform(options.log_target)
+    blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
+    blend.set_params(n_jobs=options.jobs or cpu_count())
+    start = time.perf_counter()
+    with messages.progress_lines() as begin_step:
+        begin_step("fitting the members of the blend")
+        arguments = data.y, None, data.groups, *data.bounds.values()
+        rows = DiagnosedRows.validate(blend, transform, data.X, *arguments)
+        rows.fit(blend, transform, options.seconds)
+        recommendation, twin = choose_model(blend)
+    known = rows.take(rows.known)
+    return transform.wrap_fitted(twin, known.X, known.y), {
+        "check": None,
+        "seconds": round(time.perf_counter() - start, 3),
+        "effort": options.effort,
+        "budget": options.seconds,
+        "summary": recommendation.summary,
+        "conclusion": recommendation.conclusion,
+        "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
+        "leaderboard": leaderboard_content(comparison_table(blend, twin, transform, {})),
+        "skipped": blend.skipped_,
+    }
+
+
+def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
+    """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
+    from twinned import NearestAnchors, TwinRegressor
+    from twinned.fitted.target import TargetTransform
+
     anchors: str | NearestAnchors = "all"
     if options.n_anchors is not None:
         metric = "nan_euclidean" if missing_values else "euclidean"
@@ -311,45 +317,40 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 def _fit_rows(
     options: FitOptions, data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice
 ) -> None:
-    """Fit a model to rows of the training data; a blend also to their groups."""
+    """Fit a twin to rows of the training data."""
     from twinned.fitted.target import TargetTransform
 
     bounds = {name: bound[rows] for name, bound in data.bounds.items()}
     y, arguments = TargetTransform(options.log_target).fit_arguments(data.y[rows], **bounds)
-    if options.is_blend and data.groups is not None:
-        arguments["groups"] = data.groups[rows]
     model.fit(data.X.iloc[rows], y, **arguments)
 
 
 def _fit(
     options: FitOptions, data: TrainingData, missing_values: bool
-) -> tuple[BaseEstimator, float, Facts | None]:
-    """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
+) -> tuple[BaseEstimator, Facts]:
+    """Return the fitted twin, and the seconds of its fit and the errors of its cross-validation."""
     import numpy as np
 
     from twinned.fitted.target import split_target
     from twinned.rows.folds import encode_groups, row_folds
 
     known = np.flatnonzero(data.is_known)
-    groups = None if options.is_blend else data.groups  # a blend stores them in its fit
-    codes = None if groups is None else encode_groups(groups[known], len(known))
+    codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
     make = partial(make_twin, options, missing_values=missing_values)
     twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
-    if options.check and len(known) >= MIN_ROWS_FOR_CHECK and not options.is_blend:
+    if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
-    progress = messages.progress_bar(1 + len(folds))
-    if options.is_blend:
-        progress = messages.progress_lines()
-    with progress as begin_step, warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
-        begin_step("fitting the members of the blend" if options.is_blend else "fitting")
+    with messages.progress_bar(1 + len(folds)) as begin_step:
+        begin_step("fitting")
         start = time.perf_counter()
         _fit_rows(options, data, twin, slice(None))
-        seconds = time.perf_counter() - start
+        seconds = round(time.perf_counter() - start, 3)
         if codes is not None:
             split_target(twin)[0].set_groups(codes)
-        scores = _cross_validate(options, data, folds, twin, make, begin_step) if folds else None
-    return twin, seconds, scores
+        results: Facts = {"check": None, "summary": ""}
+        if folds:
+            results = _cross_validate(options, data, folds, twin, make, begin_step)
+    return twin, results | {"seconds": seconds}
 
 
 def _cross_validate(
@@ -369,13 +370,14 @@ def _cross_validate(
     Returns
     -------
     dict
-        `folds`, the number of folds, the RMSE over all held-out rows of each model,
-        `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator.
+        `check`: `folds`, the number of folds, the RMSE over all held-out rows of each model,
+        `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator; and
+        `summary`, where the twin is no better than the mean.
     """
     import numpy as np
 
     from twinned.diagnostics.errors import predict_mean, rmse
-    from twinned.diagnostics.recommendation import describe_estimator
+    from twinned.diagnostics.recommendation import describe_estimator, describe_failure
     from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
     from twinned.fitted.target import split_target
@@ -397,15 +399,17 @@ def _cross_validate(
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
         whole, transform = split_target(fitted)
+        whole.set_out_of_fold(transform.apply(by_twin))
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed).store_in()
-    return {
+    scores = {
         "folds": len(folds),
         "plain": describe_estimator(plain_estimator(whole, whole, len(y), options.seed)),
         "rmse_twin": rmse(by_twin, y),
         "rmse_plain": rmse(by_plain, y),
         "rmse_mean": rmse(predict_mean(y), y),  # the same as in `twinned advise`
     }
+    return {"check": scores, "summary": describe_failure(by_twin, y)}
 
 
 # --- the results ------------------------------------------------------------------------------
@@ -426,54 +430,17 @@ def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
     }
 
 
-def blend_facts(blend: AutoTwinRegressor) -> Facts:
-    """Return the results of a fitted `AutoTwinRegressor` as plain values for JSON."""
-    contribution = blend.contribution_
-    if contribution is not None:
-        weights = map(float, contribution["baseline_weights"])
-        numbers = {name: contribution[name] for name in _CONTRIBUTION if name in contribution}
-        by_member = dict(zip(blend.member_names_, weights, strict=True))
-        finite = {name: float(x) if math.isfinite(x) else None for name, x in numbers.items()}
-        contribution = {**finite, "baseline_weights": by_member}
-    return {
-        "effort": blend.effort,
-        "time_budget": blend.time_budget,
-        "leaderboard": blend.leaderboard_.to_dict("records"),
-        "blend": blend.blend_,
-        "contribution": contribution,
-        "skipped": blend.skipped_,
-    }
-
-
-def error_cell(row: dict[str, float]) -> str:
-    """Return the RMSE of a row of a leaderboard with its standard error."""
-    from twinned.rows.formatting import format_number, format_significant
-
-    return f"{format_number(row['rmse'])} ± {format_significant(row['rmse_se'], 2)}"
-
-
 def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield (heading, text) lines: the leaderboard, what twins contribute, skipped members."""
-    from twinned.diagnostics.recommendation import describe_contribution
-    from twinned.rows.formatting import format_number
-
-    members = messages.counted(len(facts["leaderboard"]), "member")
-    yield "model", f"auto ({facts['effort']}), {members} in {facts['seconds']:.1f} s"
-    logarithm = " of the logarithm" if facts["log_target"] else ""
-    yield "members", f"RMSE{logarithm} on held-out rows of the cross-validation:"
-    table = messages.make_table("member", "RMSE", "weight", "seconds", left=2)
-    for row in facts["leaderboard"]:
-        numbers = f"{row['weight']:.2f}", f"{row['fit_seconds']:.1f}"
-        table.add_row(row["member"], error_cell(row), *numbers)
-    table.add_row("blend", format_number(facts["blend"]["rmse"]), "", f"{facts['seconds']:.1f}")
-    yield from (("", f"  {line}") for line in messages.table_lines(table))
-    yield "twins", describe_contribution(facts["contribution"])
+    """Yield (heading, text) lines: the errors of all members, and skipped members."""
+    yield "model", f"auto ({facts['effort']}), in {facts['seconds']:.1f} s of {facts['budget']:g} s"
+    yield "members", f"RMSE of {facts['target']} on held-out rows of the cross-validation:"
+    yield from (("", f"  {line}") for line in leaderboard_lines(facts["leaderboard"]))
     yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())
 
 
 def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: a twin and its cross-validation."""
-    from twinned.rows.formatting import format_number
+    from twinned.rows.formatting import aligned, format_number
 
     nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
     pairs = f"{messages.counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
@@ -483,16 +450,16 @@ def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         return
     yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
     names = "twin", f"plain {MODELS[facts['model']]}", "mean of y"
-    width = max(map(len, names))
-    for name, key in zip(names, ("rmse_twin", "rmse_plain", "rmse_mean"), strict=True):
-        yield "", f"  {name:<{width}}  {format_number(check[key])}"
+    errors = (format_number(check[key]) for key in ("rmse_twin", "rmse_plain", "rmse_mean"))
+    yield from (("", f"  {line}") for line in aligned(dict(zip(names, errors, strict=True))))
     yield "", f"  (plain: {check['plain']})"
 
 
 def _summary_lines(facts: Facts) -> Iterator[str]:
     limits = f", {facts['censored_rows']:,} with a limit" if facts["censored_rows"] else ""
     logarithm = " (its logarithm is fitted)" if facts["log_target"] else ""
-    lines = [("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}")]
+    lines = [("result", facts["summary"])] if facts["summary"] else []
+    lines.append(("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}"))
     lines.append(("target", facts["target"] + logarithm))
     counts = facts["categories"].items()
     described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]

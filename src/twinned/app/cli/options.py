@@ -12,18 +12,22 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Annotated, ClassVar, get_type_hints
 
 import typer
 
 from twinned.app.tables.table import ReadOptions
 
+_LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
 column_option = partial(typer.Option, metavar="COLUMN")
-_reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
+# below the options that most calls need, in the help of a command
+advanced_option = partial(typer.Option, rich_help_panel="Advanced")
+_reading_option = partial(advanced_option, show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option = partial(typer.Option, metavar="")
-seed_option = partial(typer.Option, "--seed", metavar="N", min=0, max=2**32 - 1)
+json_option = partial(advanced_option, "--json", metavar="")
+seed_option = partial(advanced_option, "--seed", metavar="N", min=0, max=2**32 - 1)
 output_option = partial(typer.Option, "--output", "-o")
 table_argument = partial(typer.Argument, metavar="TABLE")
 
@@ -32,9 +36,9 @@ SavedModel = Annotated[
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--key-file", metavar="FILE", help="A file with the secret key of its signature."),
+    advanced_option("--key-file", metavar="FILE", help="File of the secret key of its signature."),
 ]
-AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, json_option(help="Print JSON.")]
 
 
 def make_command(run: Callable[..., None]) -> Callable[..., None]:
@@ -143,13 +147,25 @@ class TrainingOptions(TableOptions):
     table: Annotated[Path, table_argument()]
     target: Annotated[str, typer.Option("--target", "-t")]
     log_target: Annotated[bool, flag_option("--log-target")] = False
-    lower_bound: Annotated[float | None, typer.Option("--lower-bound", metavar="NUMBER")] = None
+    lower_bound: Annotated[float | None, advanced_option("--lower-bound", metavar="NUMBER")] = None
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
-    numeric: Annotated[list[str] | None, column_option("--numeric")] = None
+    numeric: Annotated[list[str] | None, advanced_option("--numeric", metavar="COLUMN")] = None
     date: Annotated[list[str] | None, column_option("--date")] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
+    budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
+    default_budget: ClassVar[str] = "60s"
+
+    @property
+    def seconds(self) -> float:
+        """The time budget of a blend."""
+        return parse_budget(self.budget or self.default_budget)
+
+    @property
+    def effort(self) -> str:
+        """The largest effort of the members of a blend; short budgets allow less."""
+        return "thorough" if self.seconds >= _LONG_BUDGET else "balanced"
 
     @property
     def kinds(self) -> dict[str, list[str]]:
@@ -183,9 +199,9 @@ class SavedModelOptions(TableOptions):
     model: SavedModel
     table: Annotated[Path, table_argument()]
     output: Annotated[Path | None, output_option()] = None
-    digits: Annotated[int, typer.Option("--digits", min=1, max=17, metavar="N")] = 6
+    digits: Annotated[int, advanced_option("--digits", min=1, max=17, metavar="N")] = 6
     key_file: KeyFile = None
-    as_json: Annotated[bool, flag_option("--json")] = False
+    as_json: Annotated[bool, json_option()] = False
 
     def result_path(self, *inputs: Path | None) -> Path | None:
         """The resolved path of a table to write; a ValueError for files that are not written."""
@@ -210,15 +226,15 @@ def read_key(path: Path | None) -> bytes | None:
     return key
 
 
-def parse_seconds(option: str, text: str) -> float:
-    """Return a time as seconds.
+def parse_budget(text: str) -> float:
+    """Return the time of `--budget` as seconds.
 
-    >>> [parse_seconds("--budget", text) for text in ("90", "60s", "2m", "2min")]
+    >>> [parse_budget(text) for text in ("90", "60s", "2m", "2min")]
     [90.0, 60.0, 120.0, 120.0]
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
     if not match or float(match[1]) == 0:
-        raise ValueError(f"{option} must be a time such as 60s or 2m, not {text!r}.")
+        raise ValueError(f"--budget must be a time such as 60s or 2m, not {text!r}.")
     return float(match[1]) * (60.0 if match[2] in ("m", "min") else 1.0)
 
 

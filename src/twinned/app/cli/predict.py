@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated
 
-import typer
-
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SavedModelOptions
+from twinned.app.cli.options import SavedModelOptions, advanced_option
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import join_names
-
-_cluster_option = partial(typer.Option, rich_help_panel="Many files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +26,13 @@ class PredictOptions(prediction.ResultColumns, SavedModelOptions):
         Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
         twinned and the same paths of files. By default, processes of this computer.
     workers
-        Number of processes; the number of cores by default.
+        Number of processes for many files; the number of cores by default.
     as_json
         Print JSON; with -o, without the predictions.
     """
 
-    scheduler: Annotated[str | None, _cluster_option("--scheduler", metavar="ADDRESS")] = None
-    workers: Annotated[int | None, _cluster_option("--workers", min=1)] = None
+    scheduler: Annotated[str | None, advanced_option("--scheduler", metavar="ADDRESS")] = None
+    workers: Annotated[int | None, advanced_option("--workers", min=1)] = None
 
 
 def predict_command(options: PredictOptions) -> None:

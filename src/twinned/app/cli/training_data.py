@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinned.app.cli.options import TrainingOptions
 from twinned.app.tables import frames
-from twinned.app.tables.columns import Target, target_column
+from twinned.app.tables.columns import Target, date_columns, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table
@@ -56,6 +57,15 @@ class TrainingData:
         """The categories of each categorical feature."""
         columns = self.X.select_dtypes("category")
         return {str(name): list(columns[name].cat.categories) for name in columns}
+
+    @property
+    def unused_dates(self) -> dict[str, np.ndarray]:
+        """The days of each column of dates that gives no features."""
+        days = {}
+        for name in (name for name in self.table.names if f"{name} (days)" not in self.X):
+            with suppress(ValueError):  # no dates
+                days[f"{name} (days)"] = date_columns(self.table, name, ["days"])["days"]
+        return days
 
     @property
     def row_names(self) -> list[str]:

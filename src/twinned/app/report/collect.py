@@ -14,16 +14,16 @@ from twinned._version import __version__
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
-from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
+from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS
-from twinned.fitted.explanation import Value, attribute_difference, decode_row
+from twinned.fitted.explanation import attribute_difference, decode_row
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import split_target
 from twinned.fitted.twin import Anchors, FittedTwin
 from twinned.models.resources import row_blocks
-from twinned.rows.formatting import format_number
+from twinned.rows.formatting import format_value
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import NUMERIC, Floats
 
@@ -66,7 +66,7 @@ def collect(
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
     shown = _shown_rows(diagnosis, labels, row_numbers)
-    twin, board = diagnosis.twin, diagnosis.leaderboard
+    twin = diagnosis.twin
     weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
         "title": title,
@@ -82,9 +82,9 @@ def collect(
         "summary": diagnosis.summary,
         "recommended": {name: float(weight) for name, weight in weights},
         "errors": dict(zip(ErrorSummary.__annotations__, diagnosis.errors, strict=True)),
-        "error_summary": diagnosis.describe_errors(target),
+        "error_summary": diagnosis.errors.describe(target),
         "findings": [_finding_content(finding) for finding in diagnosis.findings],
-        "leaderboard": board.astype(object).where(board.notna(), None).to_dict("records"),
+        "leaderboard": leaderboard_content(diagnosis.leaderboard),
         "code": diagnosis.code,
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
@@ -96,6 +96,12 @@ def collect(
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
+
+
+def leaderboard_content(board: pd.DataFrame) -> list[Content]:
+    """Return the rows of a leaderboard, without NaN."""
+    rows = board.astype(object).where(board.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def _shown_rows(
@@ -214,7 +220,7 @@ def comparable_rows(
     applicability = {int(row): LABELS[label] for row, label in classes}
     used = {*rows.tolist(), *nearest.ravel().tolist()}
     decoded = {row: decode_row(anchors, row, names).values() for row in used}
-    values = {row: list(map(_format_value, cells)) for row, cells in decoded.items()}
+    values = {row: list(map(format_value, cells)) for row, cells in decoded.items()}
     records = shown.to_dict("records")
     return [
         {
@@ -302,14 +308,13 @@ def _describe_difference(
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
     """Return recommendations, one sentence each."""
-    errors, checks = diagnosis.errors, diagnosis.checks
+    conclusion, checks = diagnosis.recommendation.conclusion, diagnosis.checks
     advice = [(finding, f"{finding.code}: {finding.advice}") for finding in diagnosis.findings]
     steps = ["Use the recommended model: the code above makes it, and -o saves it."]
-    if errors.rmse >= errors.mean_rmse:
+    if conclusion == NO_PREDICTION:
         steps = ["Look for other features: with these, no model is better than the mean."]
     steps += [text for finding, text in advice if finding.level == WARNING]
-    if diagnosis.recommendation.conclusion in _STEP_OF_CONCLUSION:
-        steps.append(_STEP_OF_CONCLUSION[diagnosis.recommendation.conclusion])
+    steps += [text for name, text in _STEP_OF_CONCLUSION.items() if name == conclusion]
     if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
         steps.append(f"Get more labels: twinned.query selects which. {checks['learning'].summary}")
     if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
@@ -323,10 +328,3 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
 def _short(value: Any) -> float:
     """Return a number rounded to six significant digits."""
     return float(f"{float(value):.6g}")
-
-
-def _format_value(value: Value) -> str:
-    """Return a rounded number, or a category as it is."""
-    if value is None:
-        return "missing"
-    return value if isinstance(value, str) else format_number(value)

@@ -12,14 +12,14 @@ from importlib.resources import files
 import numpy as np
 
 from twinned.app.report.collect import Content
-from twinned.diagnostics.recommendation import describe_member
+from twinned.diagnostics.recommendation import describe_efforts, describe_member
 from twinned.diagnostics.twin_checks import draw_curve
 from twinned.displays import GUIDE, PredictionIntervalDisplay
-from twinned.rows.formatting import format_number, format_significant
+from twinned.rows.formatting import format_number, format_significant, shorten
 
 CURVES = ("learning", "multiplier", "anchors")
 WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
-_MAX_LETTERS = 21  # of a name beside a bar
+_MAX_LETTERS = 22  # of a name beside a bar
 _MAX_BARS = 10  # of the importance of features
 _REPLACEMENTS = [
     ("#808080", "var(--soft)"),
@@ -49,6 +49,7 @@ def render(report: Content) -> str:
         data=data,
         charts=draw_charts(report),
         rows=leaderboard_rows(report["leaderboard"]),
+        efforts=describe_efforts(row["model"] for row in report["leaderboard"]),
         curves=[key for key in CURVES if key in report["checks"]],
     )
 
@@ -138,7 +139,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
     """
     names, values, errors = zip(*bars, strict=True)
     numbers = [format_number(value) for value in values]
-    cut_names = [f"{name[:_MAX_LETTERS]}…" if name[_MAX_LETTERS:] else name for name in names]
+    cut_names = [shorten(name, _MAX_LETTERS) for name in names]
 
     def draw(ax):
         position = np.arange(len(names))

@@ -40,8 +40,8 @@ from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
-SMALL = "small"  # a further effort of the members that are compared first, for short budgets
-_SMALL_MEMBERS = ("boosting", "tree_twin")
+SMALL = "small"  # a further effort, for short budgets
+_SMALL_MEMBERS = ("boosting", "tree_twin", "neural", "neural_twin")
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 

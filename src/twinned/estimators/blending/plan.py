@@ -1,13 +1,15 @@
 """Order, time budget and parallel fits of the members of a blend.
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another. In a short fit, ridge regression is first,
-which takes next to no time, and then gradient boosting and the tree twin, whose base it is, to show
-whether twinning helps. The others follow in the order of expected gain per second. Those that need
-more than half of the remaining time come last. A member is skipped where its expected time exceeds
-the remaining time; a built-in member is tried with less effort first, and again with more at the
-end if time remains. The expected time is that of a cost model, corrected by the time of the members
-that have been fitted; where a member is fitted in each fold, the first fold corrects it once more.
+threads. With one, members are fitted one after another. Ridge regression is first, which takes next
+to no time and is often among the best on tables of few rows; in a short fit, gradient boosting and
+the tree twin, whose base it is, are next, to show whether twinning helps. The others follow in the
+order of expected gain per second. Those that need more than half of the remaining time come last. A
+member is skipped where its expected time exceeds the remaining time, without the reserve for the
+blend and its intervals; a built-in member is tried with less effort first, and again with more at
+the end if time remains. The expected time is that of a cost model, corrected by the time of the
+members that have been fitted; where a member is fitted in each fold, the first fold corrects it
+once more.
 """
 
 from __future__ import annotations
@@ -60,9 +62,6 @@ _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the ot
 # the remaining time that they may take; with the least effort, they may take more.
 _SHORT_BUDGET = 45.0  # seconds
 _COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
-# Ridge regression comes even before them where it takes next to no time: on tables of few rows it
-# is often among the best.
-_NEXT_TO_NO_TIME = 0.02  # of the remaining time
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
 _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
@@ -130,13 +129,15 @@ class MemberFits:
         finishing = finishing_seconds(*self.rows.matrix.shape)
         model = self._cost_model(effective_n_jobs(self.context.n_jobs))
         clock = _Clock(start + budget, finishing, model)
-        results: list[MemberResult] = []
-        pending = sorted(specs, key=clock.seconds_per_gain)
+        # in any case, unless it takes longer than all the time
+        ridge = [spec for spec in specs if spec.name == "ridge" and clock.expected(spec) < budget]
+        results = [result for spec in ridge for result in self._run_one(spec, clock, required=True)]
+        pending = sorted((s for s in specs if s not in ridge), key=clock.seconds_per_gain)
         first = self._first_members(specs) if budget < _SHORT_BUDGET else []
-        # then those that leave time for others
-        shares = [(spec, share) for share in (_FIRST_SHARE, 1.0) for spec in pending]
-        others = [dict.fromkeys(self._efforts(spec), share) for spec, share in shares]
-        for limits in first + others:
+        # then those that leave time for others; once more, as these may be quicker than expected
+        shares = [(spec, share) for share in (_FIRST_SHARE, 1.0, 1.0) for spec in pending]
+        later = [dict.fromkeys(self._efforts(spec), share) for spec, share in shares]
+        for limits in first + later:
             spec = next(iter(limits))  # with the largest effort
             if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
                 results += self._run_largest(limits, clock, required=not results)
@@ -146,11 +147,11 @@ class MemberFits:
         pending.sort(key=lambda spec: least[spec.label])
         while pending and not results:  # at least one member is fitted
             results += self._run_one(self._efforts(pending.pop(0))[-1], clock, required=True)
-        remaining = max(clock.remaining, 0)
+        reserve = f"besides {clock.reserve:.1f} s for the blend and its intervals"
+        remaining = f"{max(clock.remaining, 0):.1f} s remain {reserve}"
         for spec in pending:
-            self.skipped[spec.label] = (
-                f"expected to take {least[spec.label]:.0f} s of the remaining {remaining:.0f} s"
-            )
+            seconds = max(least[spec.label], 0.1)
+            self.skipped[spec.label] = f"expected to take {seconds:.1f} s, and {remaining}"
         return results
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
@@ -185,9 +186,9 @@ class MemberFits:
         return [chosen]
 
     def _first_members(self, specs: list[MemberSpec]) -> list[dict[MemberSpec, float]]:
-        """Ridge regression and the plain model and twin that are compared, with their limits."""
+        """The plain model and the twin that are compared, with their limits."""
         by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
-        first = [{spec: _NEXT_TO_NO_TIME} for spec in specs if spec.name == "ridge"]
+        first = []
         for name, share in _COMPARISON.items() if by_name.keys() >= _COMPARISON.keys() else ():
             efforts = self._efforts(by_name[name])
             first.append({**dict.fromkeys(efforts, share), efforts[-1]: _LEAST_EFFORT_SHARE})
@@ -195,7 +196,7 @@ class MemberFits:
 
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
         """A built-in member with its own effort and with each smaller one, largest first."""
-        if not isinstance(spec.entry, str):
+        if not isinstance(spec.entry, str) or spec.name == "ridge":  # which has one effort
             return [spec]
         efforts = efforts_of(spec.name)
         smaller = efforts[: efforts.index(spec.effort)]
@@ -348,8 +349,13 @@ class _Clock:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the blend must be computed; more for that on a slow or busy machine."""
-        return self._deadline - time.perf_counter() - self._finishing * max(1.0, self._slowness)
+        """Seconds until the blend must be computed."""
+        return self._deadline - time.perf_counter() - self.reserve
+
+    @property
+    def reserve(self) -> float:
+        """Seconds for the blend and its intervals, more on a slow or busy machine."""
+        return self._finishing * max(1.0, self._slowness)
 
     def fits(self, spec: MemberSpec, share: float) -> bool:
         """Whether a member is expected to take at most this share of the remaining time."""

@@ -43,6 +43,7 @@ class Effort:
 
 
 EFFORTS = {
+    "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1.0, wide_share=0.6, wide_fold_share=0.6),
     "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1.0, wide_share=0.6, wide_fold_share=0.6),
     "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 7, 0.25),
     # the division of steps between folds and members: `benchmarks/neural_folds.py`
