@@ -15,12 +15,13 @@ from twinned.diagnostics import twin_checks
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
-from twinned.fitted.explanation import COLUMNS
+from twinned.fitted.explanation import COLUMNS, OTHERS, name_case
 from twinned.rows.formatting import format_number, format_significant, shorten
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, count_rows
 
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
+OTHERS_COLOR = "0.6"  # of all other cases
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 CURVES_BY_ORDER = {"random": twin_checks.anchor_curve, "nearest": twin_checks.neighbor_curve}
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
@@ -251,8 +252,9 @@ class ComparablesDisplay:
     """Comparable anchors of one query: known values, adjustments and estimates.
 
     Each anchor has an arrow from its known value to its estimate of the query. The largest
-    adjustments, which sum to the length of the arrow with those not written, are below it. A
-    vertical line is the prediction, and a band its interval where there is one.
+    adjustments, which sum to the length of the arrow with those not written, are below it. The last
+    arrow, in grey, has the weighted means of all other anchors. A vertical line is the prediction,
+    and a band its interval where there is one.
 
     Make it with `from_estimator` or `from_predictions`.
 
@@ -272,7 +274,7 @@ class ComparablesDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     known_, estimates_ : matplotlib PathCollection
-        Points of the known values and of the estimates.
+        Points of the known values and of the estimates; the last is all other anchors.
     line_ : matplotlib Line2D or None
         The prediction.
 
@@ -284,8 +286,8 @@ class ComparablesDisplay:
     >>> X, y = make_wsb(40, random_state=0)
     >>> twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
     >>> display = ComparablesDisplay.from_estimator(twin, X[30:], query=2, n=4, target="V")
-    >>> len(display.comparables)
-    4
+    >>> len(display.comparables)  # with all other anchors
+    5
     """
 
     def __init__(self, *, comparables, y_pred=None, interval=None, target="y"):
@@ -390,15 +392,16 @@ class ComparablesDisplay:
         arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
         for at, start, end in zip(position, known_y, estimates, strict=True):
             ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
-        hollow = {"facecolors": "none", "edgecolors": "C0", "label": "known value"}
-        filled = {"color": "C0", "label": "adjusted: estimate"}
+        colors = ["C0" if anchor >= 0 else OTHERS_COLOR for anchor in table["anchor"]]
+        hollow = {"facecolors": "none", "edgecolors": colors, "label": "known value"}
+        filled = {"color": colors, "label": "adjusted: estimate"}
         self.known_, self.estimates_ = (
             ax.scatter(values, position, **merge({"s": 34, "zorder": 3, **style}, scatter_kwargs))
             for values, style in ((known_y, hollow), (estimates, filled))
         )
         self._write_adjustments(ax, max_features)
-        names = table.get("label", [f"row {anchor}" for anchor in table["anchor"]])
-        names = [shorten(str(name), _MAX_LABEL) for name in names]
+        numbered = [f"row {anchor}" if anchor >= 0 else OTHERS for anchor in table["anchor"]]
+        names = map(name_case, map(str, table.get("label", numbered)), table["count"])
         pairs = zip(names, table["weight"], strict=True)
         ax.set_yticks(position, [f"{name}\nweight {weight:.1%}" for name, weight in pairs])
         ax.set_ylim(len(table) - 0.35, -0.55)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
 from twinned.fitted.adjustments import attribute
-from twinned.fitted.target import split_target
+from twinned.fitted.target import TargetTransform, split_target
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
-from twinned.rows.formatting import ResultTable
+from twinned.rows.formatting import ResultTable, shorten
 from twinned.rows.neighbors import LEARNED, Indices
 from twinned.rows.schema import NUMERIC, Floats
 
 OTHERS = "all other cases"  # label of the last row of each query
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}
+_MAX_LABEL = 24  # characters
 RESERVED = {*COLUMNS, "label", "output"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
@@ -45,7 +46,7 @@ def tabulate_comparables(
         copies = (np.arange(len(anchors)),) * 2
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        return _most_important(rows, block, anchors.targets, n, *copies)
+        return tabulate_estimates(rows, block, anchors.targets, n, *copies)
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
@@ -62,7 +63,7 @@ def tabulate_comparables(
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def _most_important(
+def tabulate_estimates(
     rows: slice, block: AnchorEstimates, known_y: Floats, n: int, first: Indices, codes: Indices
 ) -> pd.DataFrame:
     """Table of the `n` cases of largest weight of each query, nearest first among equals.
@@ -91,13 +92,13 @@ def _most_important(
                 last = _weighted_mean(others, rest_weights)
             parts.append(last[:, None])
         each = np.concatenate(parts, axis=1).transpose(0, 2, 1)
-        return np.broadcast_to(each, (len(order), anchor_y.shape[-1], each.shape[-1])).ravel()
+        return np.broadcast_to(each, (len(order), n_outputs, each.shape[-1])).ravel()
 
     def fill(value: float) -> Floats:
         return np.full((len(order), 1), value)
 
-    estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
     n_outputs, n_cases = known_y.shape[1], chosen.shape[1] + (rest.shape[1] > 0)
+    estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
     n_rest = np.take_along_axis(counts, rest, axis=1).sum(axis=1, keepdims=True)
     table = pd.DataFrame(
         {
@@ -127,8 +128,9 @@ def _merge_copies(block: AnchorEstimates, first: Indices, codes: Indices) -> Anc
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(first)))
     weights = np.add.reduceat(block.weights[:, order], starts, axis=1)
-    products = (block.weights[..., None] * block.estimates)[:, order]
-    estimates = np.add.reduceat(products, starts, axis=1) / weights[..., None]
+    total, counts = weights[:, codes], np.bincount(codes)[codes]
+    shares = np.where(total > 0, block.weights / np.where(total > 0, total, 1.0), 1 / counts)
+    estimates = np.add.reduceat((shares[..., None] * block.estimates)[:, order], starts, axis=1)
     return AnchorEstimates(block.indices[:, first], estimates, weights, block.distances[:, first])
 
 
@@ -170,7 +172,8 @@ def attribute_difference(
 # --- cases ----------------------------------------------------------------------------------------
 
 
-class ComparableCase(NamedTuple):
+@dataclass(frozen=True)
+class ComparableCase:
     """A known row, its value, and its estimate of the value of a query."""
 
     anchor: int
@@ -202,12 +205,18 @@ class ComparableCase(NamedTuple):
         return {**content, "adjustments": self.adjustments} if self.adjustments else content
 
 
-class ComparableCases(NamedTuple):
+@dataclass(frozen=True)
+class ComparableCases:
     """The comparable cases of a query, and all other cases, whose values are weighted means."""
 
     cases: list[ComparableCase]
     others: ComparableCase | None  # None where all cases are shown
     estimate: float  # the weighted mean of the estimates of these cases alone
+
+    @property
+    def with_others(self) -> list[ComparableCase]:
+        """These cases and, as the last one, all others."""
+        return self.cases if self.others is None else [*self.cases, self.others]
 
     @property
     def share(self) -> float:
@@ -240,39 +249,55 @@ def find_comparables(
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
     features = names if adjustments else None
     table = tabulate_comparables(fitted, queries, n, LEARNED, features=features)
-    known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
-    by_feature: list[dict[str, float]] = [{}] * len(table)
+    by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
-        parts = target.invert_adjustments(
-            table.iloc[:, -len(names) :].to_numpy(), known_y, estimates
-        )
-        by_feature = [dict(zip(names, row, strict=True)) for row in parts.tolist()]
+        by_feature = table.iloc[:, -len(names) :].to_numpy()
+    return group_cases(table, by_feature, fitted.anchors, names, target)
+
+
+def group_cases(
+    table: pd.DataFrame,
+    adjustments: Floats,
+    anchors: Anchors,
+    names: list[str],
+    target: TargetTransform,
+) -> list[ComparableCases]:
+    """The rows of a table of comparables as the cases of each query, in units of the target.
+
+    `adjustments` (row, feature) are those of the fitted target, and NaN in rows without them.
+    """
+    known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
+    by_feature = target.invert_adjustments(adjustments, known_y, estimates)
     numbers = table["anchor"], known_y, estimates, table["weight"], table["count"]
     cases = [
         ComparableCase(
             anchor,
-            anchor_label(fitted.anchors, anchor),
+            anchor_label(anchors, anchor),
             *of_case,
-            decode_row(fitted.anchors, anchor, names) if anchor >= 0 else {},
-            case_adjustments if anchor >= 0 else {},
+            decode_row(anchors, anchor, names) if anchor >= 0 else {},
+            {} if np.isnan(parts).any() else dict(zip(names, parts.tolist(), strict=True)),
         )
-        for anchor, *of_case, case_adjustments in zip(
+        for anchor, *of_case, parts in zip(
             *(column.tolist() for column in numbers), by_feature, strict=True
         )
     ]
-    is_case = table["anchor"] >= 0
-    weight = table["weight"].where(is_case, 0.0)
-    sums = (weight * table["estimate"]).groupby(table["query"]).sum()
-    means = target.invert((sums / weight.groupby(table["query"]).sum()).to_numpy()).tolist()
-    by_query = np.arange(len(cases)).reshape(len(queries), -1).tolist()
-    return [
-        ComparableCases(
-            [cases[i] for i in rows if cases[i].anchor >= 0],
-            cases[rows[-1]] if cases[rows[-1]].anchor < 0 else None,
-            mean,
-        )
-        for rows, mean in zip(by_query, means, strict=True)
-    ]
+    fitted_estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
+    found = []
+    for _, rows in sorted(table.groupby("query").indices.items()):
+        shown = [i for i in rows if cases[i].anchor >= 0]
+        mean = np.average(fitted_estimates[shown], weights=weights[shown])
+        others = cases[rows[-1]] if len(shown) < len(rows) else None
+        found.append(ComparableCases([cases[i] for i in shown], others, float(target.invert(mean))))
+    return found
+
+
+def name_case(label: str, count: int) -> str:
+    """A short label, with the number of rows where there are several.
+
+    >>> name_case("house 7", 3), name_case("house 8", 1)
+    ('house 7 (3 rows)', 'house 8')
+    """
+    return shorten(label, _MAX_LABEL) + (f" ({count:,} rows)" if count > 1 else "")
 
 
 def anchor_label(anchors: Anchors, anchor: int) -> str:

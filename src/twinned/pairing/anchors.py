@@ -258,15 +258,27 @@ def remaining_errors(
     rows: Indices,
 ) -> Floats:
     """(row, output) errors of these rows minus the weighted mean of those of other folds."""
-    scaled, parts = metric.in_length_scales(features), []
-    weigh = strategy.bind(metric)
+    parts = []
     for block in np.array_split(rows, -(-len(rows) // _MAX_COMPARED)):
-        weights = weigh(distance_matrix(scaled[block], scaled, "euclidean"), None, None)
-        weights = weights * (fold[block][:, None] != fold)
-        weights = weights if sample_weight is None else weights * sample_weight
-        shares = weights / weights.sum(axis=1, keepdims=True)
+        shares = other_fold_shares(strategy, metric, features, fold, sample_weight, block)
         parts.append(errors[block] - shares @ errors)
     return np.concatenate(parts)
+
+
+def other_fold_shares(
+    strategy: GPWeights,
+    metric: LearnedMetric,
+    features: Floats,
+    fold: Indices,
+    sample_weight: Floats | None,
+    rows: Indices,
+) -> Floats:
+    """(row, anchor) weights of the anchors of other folds, which sum to one."""
+    scaled = metric.in_length_scales(features)
+    distances = distance_matrix(scaled[rows], scaled, "euclidean")
+    weights = strategy.bind(metric)(distances, None, None) * (fold[rows][:, None] != fold)
+    weights = weights if sample_weight is None else weights * sample_weight
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 # --- replicates ---

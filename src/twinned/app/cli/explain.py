@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Sequence
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from twinned.fitted.explanation import ComparableCase, Value
+    from twinned.app.report.grid import Grid
+    from twinned.fitted.explanation import ComparableCases, Value
 
 FORMATS = (".csv", ".xlsx", ".json")
 MAX_PRINTED = 10  # rows, without --rows
-MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
 _CONFIDENCE = 0.9
 _ROWS_PER_STEP = 8
 _MAX_WIDTH = 140  # characters of a line
-_MAX_NAME, _MAX_VALUE, _MAX_HEADING = 24, 16, 60  # characters
+_MAX_HEADING = 60  # characters
 _MARKS = {
     "inside": "",
     "edge": "; at the edge of the known rows",
@@ -54,7 +53,8 @@ class ExplainOptions(SavedModelOptions):
         A column of the table with the names of its rows. Known cases have the names that --label
         of twinned fit gave them.
     output
-        File to write instead: a .csv or .xlsx table with one row for each known case, or .json.
+        File to write instead: a .csv or .xlsx table with one row for each known case and one for
+        all other cases, or .json.
     """
 
     rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
@@ -74,30 +74,24 @@ class ExplainedRow:
     numbers: dict[str, float]
     applicability: str
     values: dict[str, Value]
-    cases: list[ComparableCase]
-
-    @property
-    def share(self) -> float:
-        """The share of the cases in the weight of the prediction."""
-        return sum(case.weight for case in self.cases)
+    found: ComparableCases
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
-        cases = [case.as_dict() for case in self.cases]
         first = {"row": self.row, "name": self.name, **self.numbers}
         first |= {"applicability": self.applicability, "values": self.values}
-        return first | {"share": self.share, "comparables": cases}
+        return first | self.found.as_dict()
 
 
 def explain_command(options: ExplainOptions) -> None:
     """Explain predictions by comparable known cases.
 
     For each row of the table, the known cases that are most like it are shown in a grid, one in
-    each column: its known value, what each feature adds because it differs from this row, and
-    their sum, the adjusted value. The prediction is the weighted mean of the adjusted values of all
-    known cases, of which the nearest are shown; after --log-target, it is their geometric mean. A
-    row at the edge of the known rows or outside of them is marked, as by twinned predict
-    --applicability.
+    each column: its known value, what each feature adds because it differs from this row, their
+    sum, the adjusted value, and its weight. The last column has the means of all other cases. The
+    weighted mean of the adjusted values is the prediction; after --log-target, it is the geometric
+    mean. Below the grid is that of the cases shown alone. A row at the edge of the known rows or
+    outside of them is marked, as by twinned predict --applicability.
 
     For example:
 
@@ -131,7 +125,7 @@ def explain_command(options: ExplainOptions) -> None:
         text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
         content = facts | {"rows": len(explained), "output": str(output)}
     else:
-        text = "" if options.as_json else _format_text(explained, loaded.target)
+        text = "" if options.as_json else _format_text(explained, loaded)
     messages.print_result(content, text, options.as_json)
     if len(explained) < len(selected):
         more = f"the first {len(explained)} of {len(selected):,} rows are explained"
@@ -185,33 +179,34 @@ def _explain(
     applicability = columns.pop("applicability")
     labels = name_rows(table, options.label)
     explained = []
-    for i, cases in enumerate(_find_cases(loaded, X, options.k)):
+    for i, found in enumerate(_find_cases(loaded, X, options.k)):
         numbers = {name: float(column[i]) for name, column in columns.items()}
-        if not np.isfinite([*numbers.values(), *(case.estimate for case in cases)]).all():
+        estimates = [case.estimate for case in found.with_others]
+        if not np.isfinite([*numbers.values(), *estimates]).all():
             raise ValueError(f"{labels[i]}: the prediction is not a finite number.")
         row = np.asarray(X, dtype=object)[i]
-        values = dict(zip(cases[0].values, map(_plain, row), strict=True))
+        values = dict(zip(found.cases[0].values, map(_plain, row), strict=True))
         explained.append(
-            ExplainedRow(table.lines[i], labels[i], numbers, applicability[i], values, cases)
+            ExplainedRow(table.lines[i], labels[i], numbers, applicability[i], values, found)
         )
     return explained
 
 
 def _find_cases(
     loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray, k: int
-) -> list[list[ComparableCase]]:
+) -> list[ComparableCases]:
     """Return the comparable known cases of each row, with a progress bar."""
     from twinned._compat import safe_indexing
-    from twinned.fitted.explanation import comparable_cases
+    from twinned.fitted.explanation import find_comparables
 
-    cases: list[list[ComparableCase]] = []
+    found: list[ComparableCases] = []
     starts = range(0, len(X), _ROWS_PER_STEP)
     with messages.progress_bar(len(starts)) as begin_step:
         for start in starts:
             begin_step(f"row {start + 1} of {len(X)}")
             rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
-            cases += comparable_cases(loaded.model, rows, k)
-    return cases
+            found += find_comparables(loaded.model, rows, k)
+    return found
 
 
 def _plain(value: object) -> Value:
@@ -224,125 +219,84 @@ def _plain(value: object) -> Value:
 # --- adjustment grids -------------------------------------------------------------------------
 
 
-def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
-    from twinned.rows.formatting import format_significant
-
+def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwin) -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
     lines: list[str] = []
     for row in explained:
-        lines += [*format_grid(row, target, width), ""]
-    share = format_significant(100 * min(row.share for row in explained), 2)
-    least = "" if len(explained) == 1 or share == "100" else "at least "
+        lines += [*format_grid(row, loaded.target, width), ""]
     legend = "A column is a known case: known value + adjustments = adjusted value."
-    weight = f"The cases shown have {least}{share} % of the weight of the prediction."
+    mean = "geometric mean" if loaded.transform.is_log else "mean"
+    weight = f"The weighted {mean} of all adjusted values is the prediction."
     return "\n".join([*lines, f"{legend} {weight}"])
 
 
 def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
     """Return the adjustment grid of a row as lines.
 
-    Each known case is a column: its value, what each feature adds, and their sum. Columns that do
-    not fit into `width` characters are below the others; each block has at least one.
+    Each known case is a column: its value, what each feature adds, their sum, and its weight.
+    Columns that do not fit into `width` characters are below the others; each block has at least
+    one.
     """
-    cases = explained.cases
-    known_y = [value for case in cases for value in (case.known, case.estimate)]
-    spec = _number_format([explained.numbers["prediction"], *known_y])
-    lines = [_heading(explained, target, spec)]
-    while cases:
-        n_cases = len(cases)
-        block = _grid_lines(explained, cases, spec)
-        while n_cases > 1 and max(map(len, block)) > width:
-            n_cases -= 1
-            block = _grid_lines(explained, cases[:n_cases], spec)
+    from twinned.app.report.grid import make_grid, summarize_features
+
+    found, predicted = summarize_features(explained.found), explained.numbers["prediction"]
+    grid = make_grid(explained.values, predicted, found)
+    lines, columns = [_heading(explained, target)], range(len(grid.headings))
+    while columns:
+        n_columns = len(columns)
+        block = _grid_lines(grid, columns)
+        while n_columns > 1 and max(map(len, block)) > width:
+            n_columns -= 1
+            block = _grid_lines(grid, columns[:n_columns])
         lines += ["", *block]
-        cases = cases[n_cases:]
-    return lines
+        columns = columns[n_columns:]
+    return [*lines, "", f"  {grid.summary}"]
 
 
-def _grid_lines(explained: ExplainedRow, cases: Sequence[ComparableCase], spec: str) -> list[str]:
-    """Return the lines of a grid of some of the cases: the value and the adjustment of each."""
-    from twinned.rows.formatting import shorten
-
-    features = _shown_features(explained.cases)
-    has_others = any(_other_adjustments(case, features) for case in explained.cases)
-    others = ["other features"] if has_others else []
-    values = ["", *(_value_text(explained.values[name]) for name in features)]
-    values += [""] * has_others + [_number(explained.numbers["prediction"], spec)]
-    columns = []
-    for case in cases:
-        column = messages.make_table("", "")
-        column.show_header = False
-        column.add_row("", _number(case.known, spec))
-        adjustments = [case.adjustments[name] for name in features]
-        adjustments += [_other_adjustments(case, features)] * has_others
-        cells = [*(_value_text(case.values[name]) for name in features), ""]
-        for cell, adjustment in zip(cells, adjustments, strict=False):
-            column.add_row(cell, _number(adjustment, f"+{spec}") if adjustment else "")
-        column.add_row("", _number(case.estimate, spec))
-        columns.append(column)
-    labels = [shorten(case.label, _MAX_NAME) for case in cases]
-    table = messages.make_table("", "this row", *labels, left=2 + len(cases))
-    titles = ["known value", *features, *others, "adjusted value"]
-    names = "\n".join(shorten(title, _MAX_NAME) for title in titles)
-    table.add_row(names, "\n".join(values), *columns)
+def _grid_lines(grid: Grid, columns: Sequence[int]) -> list[str]:
+    """Return the lines of some columns of a grid: the value and the adjustment of each."""
+    cases = []
+    for j in columns:
+        case = messages.make_table("", "")
+        case.show_header = False
+        for _, _, cells in grid.lines:
+            case.add_row(*cells[j])
+        cases.append(case)
+    headings = [grid.headings[j] for j in columns]
+    table = messages.make_table("", "this row", *headings, left=2 + len(columns))
+    titles, values, _ = zip(*grid.lines, strict=True)
+    table.add_row("\n".join(titles), "\n".join(values), *cases)
     return [f"  {line}" for line in messages.table_lines(table)]
 
 
-def _heading(explained: ExplainedRow, target: str, spec: str) -> str:
+def _heading(explained: ExplainedRow, target: str) -> str:
+    from twinned.app.report.grid import number_format, show_number
     from twinned.rows.formatting import shorten
 
-    value, *ends = (_number(number, spec) for number in explained.numbers.values())
+    spec = number_format(explained.numbers["prediction"], explained.found)
+    value, *ends = (show_number(number, spec) for number in explained.numbers.values())
     interval = f", 90 % prediction interval {' to '.join(ends)}" if ends else ""
     name, mark = shorten(explained.name, _MAX_HEADING), _MARKS[explained.applicability]
     return f"{name}: predicted {target} {value}{interval}{mark}"
 
 
-def _shown_features(cases: Sequence[ComparableCase]) -> list[str]:
-    """The features that are adjusted for in any case, the largest adjustment first."""
-    largest = {name: max(abs(case.adjustments[name]) for case in cases) for name in cases[0].values}
-    shown = sorted((name for name in largest if largest[name] > 0), key=lambda n: -largest[n])
-    return shown[:MAX_FEATURES]
-
-
-def _other_adjustments(case: ComparableCase, shown: Sequence[str]) -> float:
-    """What the features that are not shown add."""
-    return sum(value for name, value in case.adjustments.items() if name not in shown)
-
-
-def _number_format(values: Sequence[float]) -> str:
-    """A format with the same decimals for all values, so that they sum to each other."""
-    largest = max(map(abs, values))
-    if largest == 0 or not 1e-6 <= largest < 1e12:
-        return ".3e"
-    return f",.{max(0, 3 - math.floor(math.log10(largest)))}f"
-
-
-def _number(value: float, spec: str) -> str:
-    return format(value, spec).replace("-", "−")
-
-
-def _value_text(value: Value) -> str:
-    from twinned.rows.formatting import format_value, shorten
-
-    return shorten(format_value(value), _MAX_VALUE)
-
-
 def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
-    """Return the columns of a table with one row for each known case.
+    """Return the columns of a table with one row for each known case, and one for all others.
 
     Of each feature it has the value of the row, that of the known case, and the adjustment.
     """
     columns: dict[str, list[object]] = {}
-    pairs = ((row, case) for row in explained for case in row.cases)
+    pairs = ((row, case) for row in explained for case in row.found.with_others)
     for row, case in pairs:
         cells: dict[str, object] = {"row": row.name, **row.numbers}
         cells |= {"applicability": row.applicability, "known case": case.label}
         cells["known value"] = case.known
         for name, value in row.values.items():
             cells[f"{name} (this row)"] = value
-            cells[f"{name} (known case)"] = case.values[name]
-            cells[f"{name} (adjustment)"] = case.adjustments[name]
-        cells |= {"adjusted value": case.estimate, "weight": case.weight}
+            cells[f"{name} (known case)"] = case.values.get(name)
+            cells[f"{name} (adjustment)"] = case.adjustments.get(name)
+        cells |= {"adjusted value": case.estimate, "weight": case.weight, "rows": case.count}
+        cells["mean of shown cases"] = row.found.estimate
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
     return columns

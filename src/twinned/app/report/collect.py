@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.spatial.distance import cdist
 
 from twinned._version import __version__
+from twinned.app.report.grid import make_grid, summarize_features
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
@@ -18,22 +19,28 @@ from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKN
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS
-from twinned.fitted.explanation import attribute_difference, decode_row
+from twinned.fitted.explanation import (
+    attribute_difference,
+    decode_row,
+    group_cases,
+    tabulate_estimates,
+)
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import split_target
-from twinned.fitted.twin import Anchors, FittedTwin
+from twinned.fitted.twin import AnchorEstimates, FittedTwin
 from twinned.models.resources import row_blocks
-from twinned.rows.formatting import format_value
+from twinned.pairing.anchors import GPWeights, other_fold_shares
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import NUMERIC, Floats
+from twinned.rows.schema import Floats
 
 Content = dict[str, Any]  # what JSON holds
 
 CONFIDENCE = 0.9  # of the intervals shown
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
-MAX_QUERIES, MAX_COMPARABLES, MAX_FEATURES = 40, 8, 5
-_QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
+MAX_QUERIES, MAX_COMPARABLES = 40, 5
+_CASES_PER_BLOCK = 60  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
@@ -92,7 +99,6 @@ def collect(
         "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
-        "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
@@ -201,109 +207,85 @@ def comparable_rows(
     rng: np.random.RandomState,
     seconds: float,
 ) -> list[Content]:
-    """Return for a sample of rows the nearest other rows and the estimates from them.
+    """Return for a sample of rows the comparable known cases, and their adjustment grid.
 
-    Both rows of a difference are predicted out of fold by the recommended model. The fitted model
-    attributes the difference to features, within about so many seconds.
+    The rows are predicted out of fold by the recommended model, from the rows of other folds. The
+    fitted model attributes differences to features, within about so many seconds.
     """
     (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
-    anchors = twin.fitted_.anchors
-    y, predicted = table["y"].to_numpy(), target.apply(table["prediction"].to_numpy())
-    rows = np.sort(rng.permutation(len(y))[:MAX_QUERIES])
-    nearest = _nearest_rows(diagnosis, rows)
-    differences = predicted[rows, None] - predicted[nearest]
-    estimates = target.invert(target.apply(y[nearest]) + differences)
-    parts = _adjustments(twin.fitted_, rows, nearest, differences, seconds)
-    adjustments = map(target.invert_adjustments, parts, y[nearest], estimates)
-    of_pairs = nearest.tolist(), estimates, _difference_sizes(anchors, rows, nearest), adjustments
+    fitted = twin.fitted_
+    anchors = replace(fitted.anchors, labels=shown["name"].tolist())
+    rows = np.sort(rng.permutation(len(table))[:MAX_QUERIES])
+    predicted = target.apply(table["prediction"].to_numpy())
+    comparables = _tabulate_out_of_fold(fitted, rows, predicted, table["fold"].to_numpy())
+    adjustments = _adjustments(fitted, rows, comparables, seconds)
+    found = group_cases(comparables, adjustments, anchors, names, target)
     classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
-    used = {*rows.tolist(), *nearest.ravel().tolist()}
-    decoded = {row: decode_row(anchors, row, names).values() for row in used}
-    values = {row: list(map(format_value, cells)) for row, cells in decoded.items()}
-    records = shown.to_dict("records")
-    return [
-        {
-            **records[row],
-            "applicability": applicability.get(row),
-            "anchors": [
-                {
-                    **{key: records[anchor][key] for key in ("row", "name")},
-                    "known": _short(y[anchor]),
-                    "difference": _short(estimate - y[anchor]),
-                    "estimate": _short(estimate),
-                    **_describe_difference(names, values[row], values[anchor], *of_features),
-                }
-                for anchor, estimate, *of_features in zip(*of_query, strict=True)
-            ],
-            "values": values[row],
-        }
-        for row, *of_query in zip(rows.tolist(), *of_pairs, strict=True)
-    ]
+    records, content = shown.to_dict("records"), []
+    for row, cases in zip(rows.tolist(), map(summarize_features, found), strict=True):
+        values, prediction = decode_row(anchors, row, names), float(table["prediction"][row])
+        content.append(
+            {
+                **records[row],
+                "applicability": applicability.get(row),
+                "values": {name: values[name] for name in cases.cases[0].values},
+                **cases.as_dict(),
+                "grid": asdict(make_grid(values, prediction, cases)),
+            }
+        )
+    return content
 
 
-def _nearest_rows(diagnosis: Diagnosis, rows: Indices) -> Indices:
-    """Return (query, anchor) the nearest other rows, in the metric of `explain`."""
-    anchors = diagnosis.twin.fitted_.anchors
-    features = anchors.metric.transform(anchors.features)
-    distances = cdist(features[rows], features)
-    distances[np.arange(len(rows)), rows] = np.inf
-    n_nearest = min(MAX_COMPARABLES, len(features) - 1)
-    return np.argsort(distances, axis=1, kind="stable")[:, :n_nearest]
+def _tabulate_out_of_fold(
+    fitted: FittedTwin, rows: Indices, predicted: Floats, fold: Indices
+) -> pd.DataFrame:
+    """Return the comparables of rows as `explain` does, from the anchors of other folds.
 
-
-def _adjustments(
-    fitted: FittedTwin, rows: Indices, nearest: Indices, differences: Floats, seconds: float
-) -> Floats:
-    """Return (query, anchor, feature) what adds to (query, anchor) differences.
-
-    They are NaN where the time did not suffice.
+    `predicted` and `fold` (anchor,) are of all anchors. The weights are those of `explain`. The
+    weighted mean of the errors of the anchors is subtracted, so that the weighted mean of the
+    estimates is the prediction.
     """
-    adjustments = np.full((*nearest.shape, fitted.anchors.X.shape[1]), np.nan)
+    anchors, errors = fitted.anchors, np.asarray(fitted.errors)
+    strategy, features = fitted.local_weights or GPWeights(0.0), anchors.features
+    shares = other_fold_shares(strategy, anchors.metric, features, fold, anchors.weights, rows)
+    distances = cdist(*(anchors.metric.transform(part) for part in (features[rows], features)))
+    content, tables = np.column_stack([anchors.X, anchors.targets]), []
+    for number in np.unique(fold[rows]):
+        known, own = np.flatnonzero(fold != number), np.flatnonzero(fold[rows] == number)
+        weights = shares[np.ix_(own, known)]
+        means = predicted[rows[own], None] - weights @ errors[known]
+        block = AnchorEstimates(
+            np.broadcast_to(np.arange(len(known)), weights.shape),
+            means[:, None] + errors[known],
+            weights,
+            distances[np.ix_(own, known)],
+        )
+        copies = distinct_rows(content[known])
+        span, targets = slice(0, len(own)), anchors.targets[known]
+        table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)
+        is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
+        tables.append(table.assign(query=own[table["query"]], anchor=np.where(is_case, anchor, -1)))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds: float) -> Floats:
+    """Return (row of a table of comparables, feature) what adds to its differences.
+
+    They are NaN for all other cases, and where the time did not suffice.
+    """
+    adjustments = np.full((len(table), fitted.anchors.X.shape[1]), np.nan)
+    cases = table[table["anchor"] >= 0]
     end = time.perf_counter() + seconds
-    for block in row_blocks(len(rows), _QUERIES_PER_BLOCK):
+    for block in row_blocks(len(cases), _CASES_PER_BLOCK):
         if time.perf_counter() > end:
             break
-        pairs = np.repeat(rows[block], nearest.shape[1]), nearest[block].ravel()
+        own = cases[block]
+        pairs = rows[own["query"]], own["anchor"].to_numpy()
         first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
         attributed = attribute_difference(fitted, first, second)[..., 0]
-        parts = scale_to(attributed, differences[block].ravel())
-        adjustments[block] = parts.reshape(adjustments[block].shape)
+        adjustments[own.index] = scale_to(attributed, own["difference"].to_numpy())
     return adjustments
-
-
-def _difference_sizes(anchors: Anchors, rows: Indices, nearest: Indices) -> Floats:
-    """Return (query, anchor, feature) how much rows differ: numbers by standard deviations.
-
-    Two categories, and a number and a missing value, differ by 1.
-    """
-    first, second = anchors.X[rows, None], anchors.X[nearest]
-    std = np.ma.masked_invalid(anchors.X).std(axis=0).filled(0.0)
-    steps = np.abs(first - second) / np.where(std > 0, std, 1.0)
-    is_numeric = np.array(anchors.schema.kinds) == NUMERIC
-    sizes = np.where(is_numeric & ~np.isnan(steps), steps, 1.0)
-    same = (first == second) | (np.isnan(first) & np.isnan(second))
-    return np.where(same, 0.0, sizes)
-
-
-def _describe_difference(
-    names: list[str], query: list[str], anchor: list[str], sizes: Floats, adjustments: Floats
-) -> Content:
-    """Return the features in which an anchor differs from the query, and what the others add.
-
-    Shown are those of largest adjustment or, without adjustments, those that differ most.
-    """
-    differing, is_adjusted = np.flatnonzero(sizes), not np.isnan(adjustments).any()
-    order = np.argsort(-np.abs(adjustments if is_adjusted else sizes)[differing], kind="stable")
-    shown = differing[order][:MAX_FEATURES]
-    features: list[Content]
-    features = [{"name": names[j], "query": query[j], "anchor": anchor[j]} for j in shown]
-    if not is_adjusted:
-        return {"features": features}
-    for feature, adjustment in zip(features, adjustments[shown].tolist(), strict=True):
-        feature["adjustment"] = adjustment
-    others = float(adjustments.sum() - adjustments[shown].sum())
-    return {"features": features, "others": others if len(differing) > MAX_FEATURES else 0.0}
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:

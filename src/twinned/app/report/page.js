@@ -1,8 +1,7 @@
 "use strict";
 const queries = JSON.parse(document.getElementById("data").textContent);
 const select = document.getElementById("query");
-const body = document.querySelector("#anchors tbody");
-const headings = [...document.querySelectorAll("#anchors thead th")].map((cell) => cell.textContent);
+const grid = document.getElementById("anchors");
 
 function format(value) {
   const size = Math.abs(value);
@@ -10,44 +9,23 @@ function format(value) {
   return value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
 }
 
-function signed(value) {
-  return (value < 0 ? "−" : "+") + format(Math.abs(value));
-}
-
-function describe(anchor) {
-  const sizes = anchor.features.map((f) => Math.abs(f.adjustment || 0));
-  const least = 1e-3 * Math.max(0, ...sizes);  // smaller adjustments are not shown
-  const shown = anchor.features.filter((f) => f.adjustment === undefined || Math.abs(f.adjustment) >= least);
-  const parts = shown.map((f) => `${f.name} ${f.anchor} → ${f.query}` +
-    (f.adjustment === undefined ? "" : `: ${signed(f.adjustment)}`));
-  if (Math.abs(anchor.others || 0) > least) parts.push(`other features: ${signed(anchor.others)}`);
-  return parts.join("; ") || "nothing";
-}
-
 const WHERE = { inside: "", edge: " The row is at the edge of the others.",
   outside: " The row is outside of the others: the prediction is an extrapolation." };
 
-function cell(tag, text) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  if (tag === "th") element.scope = "row";
-  return element;
+function line(tag, scope, [first, ...others], span = 1) {
+  const row = document.createElement("tr");
+  const add = (kind, text) => row.appendChild(Object.assign(document.createElement(kind), { textContent: text }));
+  add("th", first).scope = scope;
+  others.forEach((text, i) => { add(tag, text).colSpan = i ? span : 1; });
+  return row;
 }
 
-function show(query) {
+function show({ name, predicted, lower, upper, truth, applicability, grid: { headings, lines, summary } }) {
   document.getElementById("prediction").textContent =
-    `Prediction for ${query.name}: ${format(query.predicted)} (90 % interval ${format(query.lower)} to ${format(query.upper)}); known value: ${format(query.truth)}.${WHERE[query.applicability] || ""}`;
-  body.replaceChildren(...query.anchors.map((anchor) => {
-    const row = document.createElement("tr");
-    row.append(
-      cell("th", anchor.name), cell("td", format(anchor.known)),
-      cell("td", describe(anchor)),
-      cell("td", signed(anchor.difference)), cell("td", format(anchor.estimate)),
-    );
-    // narrow screens show each row as a list with the headings
-    [...row.cells].forEach((own, i) => { own.dataset.heading = headings[i]; });
-    return row;
-  }));
+    `Prediction for ${name}: ${format(predicted)} (90 % interval ${format(lower)} to ${format(upper)}); known value: ${format(truth)}.${WHERE[applicability] || ""}`;
+  document.getElementById("alone").textContent = summary;
+  grid.tHead.replaceChildren(line("th", "col", ["", "this row", ...headings], 2));
+  grid.tBodies[0].replaceChildren(...lines.map(([title, own, cells]) => line("td", "row", [title, own, ...cells.flat()])));
 }
 
 select.addEventListener("change", () => show(queries[Number(select.value)]));

@@ -108,12 +108,9 @@ class _Endpoints:
 
     async def explain(self, request: Request) -> Response:
         rows, _ = self._schema.parse_rows(_parse_json(await _read_body(request)))
-        comparables = await in_thread(self._service.explain, rows)
-        content = {
-            "comparables": comparables,
-            "share": [sum(case["weight"] for case in cases) for cases in comparables],
-            "applicability": await in_thread(self._service.applicability, rows),
-        }
+        explained = await in_thread(self._service.explain, rows)
+        content = {name: [each[name] for each in explained] for name in explained[0]}
+        content["applicability"] = await in_thread(self._service.applicability, rows)
         return _json_response(content, warnings=self._schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:

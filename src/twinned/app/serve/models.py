@@ -385,13 +385,16 @@ class Predictions(BaseModel):
 
 
 class Explanations(BaseModel):
-    """The comparable known cases of each row, and their share of the weight of the prediction.
+    """The comparable known cases of each row, their share of the weight of the prediction, the
+    estimate from them alone, and the weighted means of all other cases.
 
     Also whether the row is inside, at the edge or outside of the known cases.
     """
 
     comparables: list[list[dict[str, object]]]
     share: list[float]
+    comparables_estimate: list[float]
+    others: list[dict[str, float] | None]
     applicability: list[dict[str, float | Label]]
     warnings: list[str] = []
 

@@ -94,21 +94,28 @@ function formatFeature(name, value) {
   return isDay && value !== null ? new Date(value * 86400000).toISOString().slice(0, 10) : format(value);
 }
 
-function fillTable(comparables) {
+function percent(share) {
+  return `${Number((100 * share).toPrecision(3))} %`;
+}
+
+function fillTable(comparables, others) {
   const names = columns.map((column) => column.name);
   const head = createElement("tr", "");
-  const headings = ["known case", "known value", "difference", "estimate", ...names];
+  const headings = ["known case", "known value", "difference", "estimate", "weight", ...names];
   head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
   byId("cases").tHead.replaceChildren(head);
-  byId("cases").tBodies[0].replaceChildren(...comparables.map((one) => {
+  const last = others ? [{ label: "all other cases (weighted means)", ...others }] : [];
+  byId("cases").tBodies[0].replaceChildren(...[...comparables, ...last].map((one) => {
     const line = createElement("tr", "");
     const features = names.map((name) => {
+      if (!one.columns) return "";
       const adjustment = one.adjustments[name];
       return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
-    const cells = [format(one.known), signed(one.difference), format(one.estimate), ...features];
+    const cells = [format(one.known), signed(one.difference), format(one.estimate), percent(one.weight), ...features];
     const label = createElement("th", "", { scope: "row" });
-    label.append(createElement("span", one.label));
+    const rows = one.count > 1 ? ` (${one.count.toLocaleString("en")} rows)` : "";
+    label.append(createElement("span", one.label + rows));
     line.append(label, ...cells.map((cell) => createElement("td", cell)));
     return line;
   }));
@@ -121,8 +128,8 @@ async function predict(event) {
   try {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
       await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
-    const { comparables: [comparables], share: [share], applicability: [applicability] } =
-      await (await post("/explain", JSON.stringify({ rows }))).json();
+    const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
+      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
     output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
@@ -136,11 +143,12 @@ async function predict(event) {
     byId("warnings").textContent = warnings.join(" ");
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
-    byId("share").textContent = `These ${comparables.length} cases have ${Number((100 * share).toPrecision(2))} % of the ` +
-      "weight of the prediction. In brackets: what a feature adds when it changes from the known case to the input; " +
-      "known value and additions sum to the estimate.";
+    byId("alone").textContent = `Prediction ${format(value)}; from these ${comparables.length} cases alone ` +
+      `${format(alone)} (${percent(share)} of the weight).`;
+    byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
+      "value and additions sum to the estimate. The weighted mean of all estimates is the prediction.";
     drawComparables(comparables, value);
-    fillTable(comparables);
+    fillTable(comparables, others);
     byId("comparables").hidden = false;
   } catch (error) {
     output.className = "error";

@@ -25,7 +25,7 @@ from twinned.app.tables.columns import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.explanation import comparable_cases
+from twinned.fitted.explanation import find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
 from twinned.fitted.target import split_target
@@ -113,18 +113,18 @@ class PredictionService:
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
-    def explain(self, rows: ParsedRows) -> list[list[Json]]:
-        """Return, for each parsed row, its most important anchors and their estimates.
+    def explain(self, rows: ParsedRows) -> list[Json]:
+        """Return, for each parsed row, its comparable cases and all others.
 
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
             few = len(rows) <= MAX_ADJUSTED_ROWS
-            comparables = comparable_cases(self._model, X, N_COMPARABLES, adjustments=few)
-        values = [[(case.known, case.estimate) for case in cases] for cases in comparables]
+            found = find_comparables(self._model, X, N_COMPARABLES, adjustments=few)
+        values = [[(case.known, case.estimate) for case in each.with_others] for each in found]
         _check_finite(np.array(values).reshape(len(rows), -1))
-        return [[case.as_dict() for case in cases] for cases in comparables]
+        return [each.as_dict() for each in found]
 
     def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.

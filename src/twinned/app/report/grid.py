@@ -1,0 +1,95 @@
+"""Adjustment grids: a row and its comparable known cases, one in each column, as texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from twinned.fitted.explanation import ComparableCases, Value, name_case
+from twinned.rows.formatting import format_value, shorten
+
+MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
+OTHER_FEATURES = "other features"
+_MAX_NAME, _MAX_VALUE = 24, 16  # characters
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The texts of a grid; the last column is all other cases, unless all are shown."""
+
+    headings: list[str]  # of the cases
+    lines: list[tuple[str, str, list[tuple[str, str]]]]  # title, this row, (value, number) of cases
+    summary: str  # the estimate from the cases shown alone, beside the prediction
+
+
+def summarize_features(found: ComparableCases) -> ComparableCases:
+    """The cases with the features of largest adjustment; those of all others are summed.
+
+    Features without any adjustment are left out. Without adjustments, the first features are used.
+    """
+    sizes = dict.fromkeys(found.cases[0].values, 0.0)
+    for case in found.cases:
+        for name, value in case.adjustments.items():
+            sizes[name] = max(sizes[name], abs(value))
+    is_adjusted = any(sizes.values())
+    order = sorted(sizes, key=lambda name: -sizes[name])[:MAX_FEATURES]
+    shown = [name for name in order if sizes[name] > 0 or not is_adjusted]
+    has_rest = any(sizes[name] > 0 for name in sizes if name not in shown)
+    cases = []
+    for case in found.cases:
+        adjustments = {name: case.adjustments[name] for name in shown if case.adjustments}
+        if has_rest and case.adjustments:
+            rest = sum(case.adjustments.values()) - sum(adjustments.values())
+            adjustments[OTHER_FEATURES] = rest
+        values = {name: case.values[name] for name in shown}
+        cases.append(replace(case, values=values, adjustments=adjustments))
+    return replace(found, cases=cases)
+
+
+def make_grid(values: dict[str, Value], prediction: float, found: ComparableCases) -> Grid:
+    """The grid of a row with these values: the known value of each case, what each feature adds,
+    their sum and its weight.
+
+    `found` are the results of `summarize_features`.
+    """
+    cases, spec = found.with_others, number_format(prediction, found)
+    features = dict.fromkeys(name for case in cases for name in (*case.values, *case.adjustments))
+
+    def numbers(values: Iterable[float]) -> list[tuple[str, str]]:
+        return [("", show_number(value, spec)) for value in values]
+
+    lines = [("known value", "", numbers(case.known for case in cases))]
+    for name in features:
+        cells = []
+        for case in cases:
+            value = _value_text(case.values[name]) if name in case.values else ""
+            adjustment = case.adjustments.get(name)
+            cells.append((value, show_number(adjustment, f"+{spec}") if adjustment else ""))
+        own = _value_text(values[name]) if name in values else ""
+        lines.append((shorten(name, _MAX_NAME), own, cells))
+    own = show_number(prediction, spec)
+    lines.append(("adjusted value", own, numbers(case.estimate for case in cases)))
+    lines.append(("weight", "", [("", f"{100 * case.weight:.2f} %") for case in cases]))
+    shown = f"these {len(found.cases)} cases" if len(found.cases) > 1 else "this case"
+    alone = f"from {shown} alone {show_number(found.estimate, spec)}"
+    summary = f"Prediction {own}; {alone} ({100 * found.share:.3g} % of the weight)."
+    return Grid([name_case(case.label, case.count) for case in cases], lines, summary)
+
+
+def number_format(prediction: float, found: ComparableCases) -> str:
+    """A format with the same decimals for all values, so that they sum to each other."""
+    known_y = [abs(value) for case in found.with_others for value in (case.known, case.estimate)]
+    largest = max(abs(prediction), *known_y)
+    if largest == 0 or not 1e-6 <= largest < 1e12:
+        return ".3e"
+    return f",.{max(0, 3 - math.floor(math.log10(largest)))}f"
+
+
+def show_number(value: float, spec: str) -> str:
+    """A number with a minus sign."""
+    return format(value, spec).replace("-", "−")
+
+
+def _value_text(value: Value) -> str:
+    return shorten(format_value(value), _MAX_VALUE)
