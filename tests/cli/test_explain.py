@@ -1,6 +1,7 @@
 """`twinned explain`: comparable known cases and adjustment grids."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,10 @@ from typer.testing import CliRunner
 import twinned
 from twinned import TwinRegressor
 from twinned.app.cli import app
-from twinned.app.cli.explain import MAX_FEATURES, ExplainedRow, format_grid, select_rows
+from twinned.app.cli.explain import ExplainedRow, format_grid, select_rows
+from twinned.app.report.grid import MAX_FEATURES
 from twinned.app.tables.reader import read_table
-from twinned.fitted.explanation import ComparableCase
+from twinned.fitted.explanation import OTHERS, ComparableCase, ComparableCases
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,7 @@ def test_cases_are_those_of_explain(files):
     assert [row["row"] for row in rows] == list(range(2, 12))
     np.testing.assert_allclose([row["prediction"] for row in rows], twin.predict(new))
     cases = [case for row in rows for case in row["comparables"]]
+    table = table[table["anchor"] >= 0]
     assert [case["label"] for case in cases] == table["label"].tolist()
     for case, (_, expected) in zip(cases, table.iterrows(), strict=True):
         assert case["known"] == pytest.approx(expected["anchor_y"])
@@ -84,11 +87,12 @@ def test_grid_has_all_columns_and_fits_the_terminal(files, width):
     result = run("model.twin", "new.csv", "--label", "sample", "--rows", "S33", columns=width)
     assert result.exit_code == 0, result.output
     *grid, last = result.stdout.splitlines()
-    assert "weight of the prediction" in last
+    assert last.endswith("The weighted mean of all adjusted values is the prediction.")
     (row,) = read_json("model.twin", "new.csv", "--label", "sample", "--rows", "S33")
     for case in row["comparables"]:
         assert case["label"] in result.stdout
         assert f"{case['estimate']:.3f}" in result.stdout
+    assert "all other cases (25 rows)" in result.stdout
     assert result.stdout.startswith("S33: predicted y ")
     assert max(map(len, grid)) <= width
     assert sum(line.startswith("  known value") for line in grid) == (1 if width == 200 else 3)
@@ -105,11 +109,19 @@ def test_files_have_a_row_for_each_case(files):
         tables.append((pd.read_csv if name.endswith("csv") else pd.read_excel)(name))
     pd.testing.assert_frame_equal(*tables, check_dtype=False)
     table = tables[0]
-    assert table["row"].tolist() == [row["name"] for row in rows for _ in range(5)]
-    assert table["kind (known case)"].isin(["u", "v"]).all()
-    assert table["a (this row)"].tolist() == [row["values"]["a"] for row in rows for _ in range(5)]
+    assert table["row"].tolist() == [row["name"] for row in rows for _ in range(6)]
+    assert table["a (this row)"].tolist() == [row["values"]["a"] for row in rows for _ in range(6)]
+    is_case = table["known case"] != OTHERS
+    assert is_case.tolist() == [*[True] * 5, False] * 3
+    assert table["kind (known case)"][is_case].isin(["u", "v"]).all()
     total = table["known value"] + table.filter(like="(adjustment)").sum(axis=1)
-    np.testing.assert_allclose(total, table["adjusted value"], rtol=1e-4)
+    np.testing.assert_allclose(total[is_case], table["adjusted value"][is_case], rtol=1e-4)
+    assert table[~is_case].filter(regex="known case\\)|adjustment").isna().all(axis=None)
+    assert table.groupby("row")["rows"].sum().tolist() == [30] * 3
+    means = (table["weight"] * table["adjusted value"]).groupby(table["row"]).sum()
+    np.testing.assert_allclose(means, table.groupby("row")["prediction"].first(), rtol=1e-5)
+    alone = [row["comparables_estimate"] for row in rows for _ in range(6)]
+    np.testing.assert_allclose(table["mean of shown cases"], alone, rtol=1e-5)
     assert run("model.twin", "new.csv", "--rows", "7", "-o", "out.json").exit_code == 0
     with open("out.json") as file:
         assert json.load(file)["rows"] == rows[2:]
@@ -166,11 +178,12 @@ def test_rows_outside_of_the_known_rows_are_marked(files):
 
 def test_long_names_and_years():
     name = "an address that is much longer than the line of a terminal, with a house number 12b"
-    case = ComparableCase(0, name, 1.0, 1.5, 1.0, {"built": 1998.0}, {"built": 0.5})
-    row = ExplainedRow(2, name, {"prediction": 1.5}, "inside", {"built": 2019.0}, [case])
+    case = ComparableCase(0, name, 1.0, 1.5, 1.0, 3, {"built": 1998.0}, {"built": 0.5})
+    found = ComparableCases([case], None, 1.5)
+    row = ExplainedRow(2, name, {"prediction": 1.5}, "inside", {"built": 2019.0}, found)
     heading, *grid = format_grid(row, "price", 80)
     assert heading.startswith(f"{name[:59]}…: predicted price ")
-    assert "an address that is much…" in "\n".join(grid)
+    assert "an address that is much… (3 rows)" in "\n".join(grid)
     (line,) = [line for line in grid if "built" in line]
     assert line.split()[:3] == ["built", "2019", "1998"]
 
@@ -180,20 +193,40 @@ def test_features_beyond_the_largest_are_summed():
     adjustments = {name: float(len(names) - i) for i, name in enumerate(names)}
     estimate = 10.0 + sum(adjustments.values())
     values = dict.fromkeys(names, 1.0)
-    case = ComparableCase(0, "row 1", 10.0, estimate, 0.5, values, adjustments)
-    row = ExplainedRow(2, "line 2", {"prediction": 130.0}, "inside", values, [case])
+    case = ComparableCase(0, "row 1", 10.0, estimate, 0.5, 1, values, adjustments)
+    found = ComparableCases([case], None, estimate)
+    row = ExplainedRow(2, "line 2", {"prediction": 130.0}, "inside", values, found)
     lines = format_grid(row, "y", 100)
     others = next(line for line in lines if "other features" in line)
     assert float(others.split()[-1]) == sum(list(adjustments.values())[MAX_FEATURES:])
-    assert lines[-1].split()[-1] == f"{estimate:.1f}"
+    (adjusted,) = [line for line in lines if "adjusted value" in line]
+    assert adjusted.split()[-1] == f"{estimate:.1f}"
 
 
-@pytest.mark.parametrize(
-    ("k", "rows", "share"), [("99", "3-4", "100"), ("3", "3-4", "at least 10")]
-)
-def test_share_of_the_weight(files, k, rows, share):
-    result = run("model.twin", "new.csv", "-k", k, "--rows", rows)
-    assert f"have {share} % of the weight" in result.stdout
+@pytest.mark.parametrize("model", ["model", "log"])
+@pytest.mark.parametrize("k", [3, 99])
+def test_weighted_values_sum_to_the_prediction(files, model, k):
+    rows = read_json(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4")
+    result = run(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4", columns=999)
+    apply = np.log if model == "log" else np.asarray
+    printed = re.findall(r"adjusted value(.*)\n +weight(.*)\n", result.stdout)
+    alone = re.findall(r"Prediction (\S+); from these \d+ cases alone (\S+) ", result.stdout)
+    if k == 3:
+        for row, (values, weights), (predicted, shown) in zip(rows, printed, alone, strict=True):
+            cases = [*row["comparables"], row["others"]]
+            shares, estimates = ([case[name] for case in cases] for name in ("weight", "estimate"))
+            assert sum(shares) == pytest.approx(1.0, rel=1e-12)
+            assert np.dot(shares, apply(estimates)) == pytest.approx(apply(row["prediction"]))
+            first, *values = map(float, values.split())
+            shares = np.array(weights.replace("%", "").split(), dtype=float) / 100
+            assert first == float(predicted) == pytest.approx(row["prediction"], abs=6e-4)
+            assert np.dot(shares, apply(values)) == pytest.approx(apply(first), abs=2e-3)
+            assert float(shown) == pytest.approx(row["comparables_estimate"], abs=6e-4)
+    else:  # all cases are shown
+        assert [row["others"] for row in rows] == [None, None]
+        assert "other cases" not in result.stdout
+        assert [own == shown for own, shown in alone] == [True, True]
+        assert result.stdout.count("(100 % of the weight)") == 2
 
 
 def test_features_named_as_columns_of_the_result_have_columns_of_their_own(files):

@@ -12,14 +12,17 @@ def test_points_are_those_of_explain(twin, table):
     X = table[0][60:]
     display = ComparablesDisplay.from_estimator(twin, X, query=2, n=4)
     expected = twin.explain(X.iloc[[2]], 4)
-    at = np.arange(4)
+    at = np.arange(5)  # the last is all other cases
     for points, column in ((display.known_, "anchor_y"), (display.estimates_, "estimate")):
         np.testing.assert_allclose(
             points.get_offsets(), np.column_stack([expected[column], at]), rtol=1e-12
         )
     assert display.line_.get_xdata()[0] == pytest.approx(twin.predict(X)[2])
     labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
-    assert labels == expected["label"].tolist()
+    assert labels == [*expected["label"][:4], "all other cases (56 rows)"]
+    grey = display.estimates_.get_facecolors()
+    assert (grey[:4] == grey[0]).all()
+    assert (grey[4] != grey[0]).any()
     assert display.ax_.get_title() == "Comparables of bridge 62"
     assert display.interval is None
 
@@ -62,7 +65,7 @@ def test_long_labels_are_cut(twin, table):
     found = found.assign(label=label, query=label).rename(columns={"R1": label})
     display = ComparablesDisplay.from_predictions(found)
     labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
-    assert labels == ["No. 12, a street with a…"] * 3
+    assert labels[:3] == ["No. 12, a street with a…"] * 3
     assert display.ax_.get_title().endswith("very long name that leaves no room …")
     assert describe_adjustments([label], np.ones(1), 1) == "No. 12, a street with a… +1"
 

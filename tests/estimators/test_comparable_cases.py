@@ -7,7 +7,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import TwinRegressor
-from twinned.fitted.explanation import comparable_cases
+from twinned.fitted.explanation import find_comparables
 from twinned.fitted.target import TargetTransform, split_target
 
 
@@ -24,7 +24,9 @@ def test_cases_are_the_rows_of_explain(table, log_target):
     X, y = table
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     model = TargetTransform(log_target).wrap(TwinRegressor(base, random_state=0)).fit(X, y)
-    cases_by_row = comparable_cases(model, X[:4], 30)
+    found = find_comparables(model, X[:4], 30)
+    cases_by_row = [each.cases for each in found]
+    assert [each.others for each in found] == [None] * 4
     explained = split_target(model)[0].explain(X[:4], n=30)
     cases = [case for cases_of_row in cases_by_row for case in cases_of_row]
     assert list(map(len, cases_by_row)) == [30] * 4
@@ -38,15 +40,40 @@ def test_cases_are_the_rows_of_explain(table, log_target):
         known = X.iloc[case.anchor]
         assert case.values["kind"] == (None if pd.isna(known["kind"]) else known["kind"])
         assert case.values["size"] == (None if pd.isna(known["size"]) else known["size"])
-    plain = comparable_cases(model, X[:1], 2, adjustments=False)[0]
+    plain = find_comparables(model, X[:1], 2, adjustments=False)[0].cases
     assert [case.estimate for case in plain] == [case.estimate for case in cases_by_row[0][:2]]
     assert "adjustments" not in plain[0].as_dict()
     assert "adjustments" in cases[0].as_dict()
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+def test_cases_and_all_others_sum_to_the_prediction(table, log_target, weights):
+    rows = [*range(30), 7, 7]  # copies of a row are one case
+    X, y = table[0].iloc[rows], table[1][rows]
+    X = X.assign(size=X["size"].fillna(0.0))
+    base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
+    twin = TwinRegressor(base, weights=weights, random_state=0)
+    model = TargetTransform(log_target).wrap(twin).fit(X, y)
+    apply = np.log if log_target else np.asarray
+    new = pd.concat([X[7:9], X[:3].assign(size=0.123)])
+    for predicted, each in zip(model.predict(new), find_comparables(model, new, 4), strict=True):
+        cases = each.with_others
+        assert len(cases) == 5
+        assert sum(case.count for case in cases) == 32
+        shares = np.array([case.weight for case in cases])
+        estimates = apply([case.estimate for case in cases])
+        assert shares.sum() == pytest.approx(1.0, rel=1e-12)
+        assert shares @ estimates == pytest.approx(apply(predicted), rel=1e-9)
+        assert each.share == pytest.approx(shares[:4].sum())
+        alone = np.average(estimates[:4], weights=shares[:4])
+        assert apply(each.estimate) == pytest.approx(alone, rel=1e-9)
+    assert 3 in [case.count for case in find_comparables(model, new[:1], 1)[0].cases]
 
 
 def test_added_rows_without_a_name_are_called_so():
     X = pd.DataFrame({"a": np.arange(12.0)}, index=[f"S{i}" for i in range(12)])
     twin = TwinRegressor(Ridge()).fit(X, np.arange(12.0))
     added = twin.add_anchors(pd.DataFrame({"a": [12.0]}), [12.0])
-    ((first,),) = comparable_cases(added, pd.DataFrame({"a": [12.0]}), 1)
-    assert first.label == "added row"
+    (found,) = find_comparables(added, pd.DataFrame({"a": [12.0]}), 1)
+    assert found.cases[0].label == "added row"

@@ -223,7 +223,18 @@ def test_concurrent_requests_get_their_own_predictions(twin):
 
 
 def test_comparables_add_up_and_have_feature_values(client, twin):
-    (comparables,) = json_of(client.post("/explain", json={"rows": [ROW]}))["comparables"]
+    rows = [ROW, {**ROW, "U": 1.25}]
+    found = json_of(client.post("/explain", json={"rows": rows}))
+    predicted = json_of(client.post("/predict", json={"rows": rows}))["prediction"]
+    names = ("comparables", "others", "share", "comparables_estimate")
+    for value, cases, others, share, alone in zip(predicted, *map(found.get, names), strict=True):
+        weights = [case["weight"] for case in (*cases, others)]
+        estimates = [case["estimate"] for case in (*cases, others)]
+        assert sum(weights) == pytest.approx(1.0, rel=1e-12)
+        assert np.dot(weights, estimates) == pytest.approx(value, rel=1e-9)
+        assert np.dot(weights[:8], estimates[:8]) == pytest.approx(share * alone, rel=1e-9)
+        assert sum(case["count"] for case in (*cases, others)) == len(twin.anchors_y_)
+    comparables = found["comparables"][0]
     assert len(comparables) == 8
     for one in comparables:
         assert one["known"] == pytest.approx(twin.anchors_y_[one["anchor"]])
@@ -534,7 +545,7 @@ def test_log_target_is_returned_in_units_of_y():
     service = PredictionService(model, "m")
     rows, _ = service.schema.parse_rows({"rows": [ROW]})
     assert service.to_columns(service.predict(rows), None)["prediction"][0] > 0
-    (comparables,) = service.explain(rows)
+    comparables = service.explain(rows)[0]["comparables"]
     assert comparables[0]["known"] == pytest.approx(np.exp(y.iloc[comparables[0]["anchor"]]))
 
 
@@ -787,14 +798,13 @@ def test_adjustments_add_up_and_labels_are_retained():
     for model, target in ((tree, y), (logarithm, np.exp(y))):
         service = PredictionService(model.fit(labelled, target), "m")
         rows, _ = service.schema.parse_rows({"rows": [ROW]})
-        (comparables,) = service.explain(rows)
-        for one in comparables:
+        for one in service.explain(rows)[0]["comparables"]:
             assert one["label"] == f"house {one['anchor']}"
             assert set(one["adjustments"]) == set(X.columns)
             total = sum(one["adjustments"].values())
             assert total == pytest.approx(one["difference"], abs=1e-9)
         many = service.explain(rows * 21)
-        assert "adjustments" not in many[20][0]
+        assert "adjustments" not in many[20]["comparables"][0]
 
 
 def test_rows_outside_are_marked(client, twin):
