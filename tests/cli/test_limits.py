@@ -95,7 +95,7 @@ def test_advise_fits_rows_with_a_limit(table, tmp_path):
     assert result.exit_code == 0, result.output
     content = json.loads(result.stdout.splitlines()[-1])
     assert "y_lower=y_lower, y_upper=y_upper" in content["code"]
-    assert any("16 rows whose value is only known" in note for note in content["notes"])
+    assert any("also uses 16 censored rows" in note for note in content["notes"])
     assert len(load(out).anchors_y_) == 24
 
 
