@@ -71,7 +71,7 @@ def _most_important(
     those of copies, which are one case. A last row of each query, with the anchor −1, is the
     weighted mean of all other cases. Several outputs have rows of their own and a column `output`.
     """
-    anchor_y = known_y[block.indices]
+    anchor_y, n_outputs = known_y[block.indices], known_y.shape[1]
     if len(first) < len(codes):
         block, anchor_y = _merge_copies(block, first, codes), anchor_y[:, first]
     counts = np.bincount(codes)[codes[block.indices]]
@@ -91,13 +91,13 @@ def _most_important(
                 last = _weighted_mean(others, rest_weights)
             parts.append(last[:, None])
         each = np.concatenate(parts, axis=1).transpose(0, 2, 1)
-        return np.broadcast_to(each, (len(order), anchor_y.shape[-1], each.shape[-1])).ravel()
+        return np.broadcast_to(each, (len(order), n_outputs, each.shape[-1])).ravel()
 
     def fill(value: float) -> Floats:
         return np.full((len(order), 1), value)
 
     estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
-    n_outputs, n_cases = known_y.shape[1], chosen.shape[1] + (rest.shape[1] > 0)
+    n_cases = chosen.shape[1] + (rest.shape[1] > 0)
     n_rest = np.take_along_axis(counts, rest, axis=1).sum(axis=1, keepdims=True)
     table = pd.DataFrame(
         {
