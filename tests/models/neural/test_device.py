@@ -16,9 +16,10 @@ before = configuration()
 """
 FIT = """
 import numpy as np
-from twinned import TwinNeuralRegressor
+from twinned import NeuralTraining, TwinNeuralRegressor
 X = np.random.RandomState(0).normal(size=(20, 2))
-twin = TwinNeuralRegressor((4,), n_members=1, max_steps=4, random_state=0).fit(X, X[:, 0])
+training = NeuralTraining(max_steps=4)
+twin = TwinNeuralRegressor((4,), n_members=1, training=training, random_state=0).fit(X, X[:, 0])
 twin.predict(X)
 """
 UNCHANGED = "\nassert configuration() == before, (before, configuration())\n"
