@@ -146,6 +146,13 @@ def test_large_errors_of_few_rows_hide_no_prediction():
     assert describe_failure(0.01 * y, y) == ""  # in the same order
 
 
+def test_few_rows_may_not_show_a_prediction_clearly():
+    rng = np.random.RandomState(0)
+    y = rng.normal(size=20)
+    failure = describe_failure(0.4 * y + 0.4 * rng.normal(size=20), y)
+    assert failure.startswith("These features do not clearly predict y: ")
+
+
 def test_suffixes_are_explained():
     assert describe_efforts(["ridge", "blend"]) == []
     (line,) = describe_efforts(["ridge", "tree_twin:small"])

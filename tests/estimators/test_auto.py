@@ -1,5 +1,6 @@
 """AutoTwinRegressor: folds, members, blend, what a twin has, time budget."""
 
+import copy
 import pickle
 import time
 import warnings
@@ -300,9 +301,16 @@ def test_categories_and_missing_values(member, rng, monkeypatch):
 
 
 def test_prediction_is_the_weighted_mean_of_the_members(model, data):
-    members = model.predict_members(data[2])
+    *_, X_test, y_test = data
+    members = model.predict_members(X_test)
     assert members.shape == (4, 20)
-    np.testing.assert_allclose(model.predict(data[2]), model.member_weights_ @ members)
+    equal = copy.copy(model)
+    equal.local_power_ = 0.0
+    np.testing.assert_allclose(equal.predict(X_test), model.member_weights_ @ members)
+    # the errors of such members are smooth, so that near rows correct them
+    assert model.local_power_ > 0
+    errors = [np.mean((own.predict(X_test) - y_test) ** 2) for own in (model, equal)]
+    assert errors[0] < 0.8 * errors[1]
     fitted = model.members_["knn"]
     assert fitted.n_samples_fit_ == 70
 
@@ -383,36 +391,28 @@ def test_differences_are_the_weighted_mean_of_the_members(model, data):
 
 
 def test_estimates_of_anchors(model, data):
-    indices, estimates = model.predict_anchors(data[2][:3])
+    """y(b) + f(a) − the out-of-fold f(b), whose errors have the mean zero."""
+    X_test = data[2][:3]
+    indices, estimates = model.predict_anchors(X_test)
     assert indices.shape == estimates.shape == (3, 70)
-    anchors = model.anchors_X_[indices[0]]
-    query = np.repeat(data[2][:1], 70, axis=0)
-    out_of_fold, expected = model.out_of_fold(), model.anchors_y_.copy()
-    for member, weight in zip(model.fitted_members_, model.member_weights_, strict=True):
-        if member.is_twin:  # members without pairs: f(query) − the out-of-fold f(anchor)
-            expected += weight * member.differences(query, anchors)
-        else:
-            expected += weight * (member.predict(query) - out_of_fold[member.label])
-    np.testing.assert_allclose(estimates[0], expected, atol=1e-10)
-    table = model.explain(data[2][:3], n=4)
-    assert len(table) == 12
+    out_of_fold = model.out_of_fold()[model.member_names_] @ model.member_weights_
+    errors = model.anchors_y_ - out_of_fold
+    members = model.member_weights_ @ model.predict_members(X_test)
+    expected = members[:, None] + (errors - errors.mean()).to_numpy()
+    np.testing.assert_allclose(estimates, expected, atol=1e-10)
+    table = model.explain(X_test, n=4)
+    assert len(table) == 15
     np.testing.assert_allclose(table["estimate"], table["anchor_y"] + table["difference"])
-    assert model.loop_inconsistency(data[2][:3], n_loops=5).max() < 1e-10
+    assert model.loop_inconsistency(X_test, n_loops=5).max() < 1e-10
 
 
-def test_added_anchors_are_those_of_all_members(model, data):
+def test_added_anchors(model, data):
     *_, X_test, y_test = data
     more = model.add_anchors(X_test, y_test + 5)
-    ridge = model.fitted_members_[model.member_names_.index("ridge")]
-    known = model.anchors_y_ - model.out_of_fold()["ridge"], y_test + 5 - ridge.predict(X_test)
-    expected = ridge.predict(X_test) + np.concatenate(known).mean()
-    predicted = dict(zip(model.member_names_, more.predict_members(X_test), strict=True))
-    np.testing.assert_allclose(predicted["ridge"], expected)
-    twin = model.members_["linear_twin"]
-    prepared = model.fitted_members_[-1].preparation.transform(X_test)
-    extended = twin.add_anchors(prepared, y_test + 5)
-    np.testing.assert_allclose(predicted["linear_twin"], extended.predict(prepared))
-    assert len(more.anchors_X_) == 90
+    errors = y_test + 5 - model.predict(X_test)  # the members are not fitted to these rows
+    np.testing.assert_allclose(more.anchor_errors_[70:], errors)
+    assert more.predict_anchors(X_test[:1])[0].shape == (1, 90)
+    np.testing.assert_array_equal(more.predict_members(X_test), model.predict_members(X_test))
     assert len(model.anchors_X_) == 70
     assert more.predict_interval(X_test).shape == (20, 2)
 

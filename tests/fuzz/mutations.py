@@ -220,11 +220,11 @@ def _amplify(members: Members, rng: Random) -> None:
     names = [name for name in members if name.endswith(".npy")]
     arrays = {name: from_npy(members[name], name) for name in names}
     lengths = Counter(len(array) for array in arrays.values() if array.ndim and len(array) > 1)
-    length = rng.choice([lengths.most_common(1)[0][0], *lengths])
+    length = rng.choice([*[lengths.most_common(1)[0][0]] * len(lengths), *lengths])
     n_rows, n_categories = rng.choice([length, 3_000, 9_000]), rng.choice([3, 2_000, 7_000])
     for name, array in arrays.items():
         if array.ndim and len(array) == length:
-            members[name] = to_npy(np.resize(array, (n_rows, *array.shape[1:])))
+            members[name] = to_npy(np.repeat(array, -(-n_rows // length), axis=0)[:n_rows])
     tree = json.loads(members[MODEL])
     for container, key, _ in _positions(tree):
         if key == "values":  # of a feature of an encoder
@@ -233,19 +233,28 @@ def _amplify(members: Members, rng: Random) -> None:
         elif key == "anchor_labels_" and isinstance(container[key], list):
             container[key] = list(range(n_rows))
         elif key == "_schema":
-            _set_categories(container[key]["dict"], container.get("estimator_"), n_categories)
+            n_encoded = _set_categories(
+                container[key]["dict"], container.get("estimator_"), n_categories
+            )
+            for name in names:
+                if "_metric/" in name and "intervals_" not in name:
+                    members[name] = to_npy(np.resize(arrays[name], n_encoded))
     members[MODEL] = json.dumps(tree).encode()
 
 
-def _set_categories(table: Any, base: Any, n_categories: int) -> None:
-    """Set the number of categories, and the width of default pairs of the base estimator."""
+def _set_categories(table: Any, base: Any, n_categories: int) -> int:
+    """Set the number of categories, and the width of default pairs of the base estimator.
+
+    Returns the number of encoded features.
+    """
     categorical = [j for j, known in enumerate(table["categories"]) if known]
     for j in categorical:
         table["categories"][j], table["n_indicators"][j] = list(range(n_categories)), n_categories
+    n_features = len(table["kinds"])
+    n_encoded = n_features + len(categorical) * (n_categories - 1)
     if base is not None and categorical:
-        n_features = len(table["kinds"])
-        n_encoded = n_features + len(categorical) * (n_categories - 1)
         base["part"]["n_features"] = 2 * n_encoded + n_features
+    return n_encoded
 
 
 # --- members --------------------------------------------------------------------------------------

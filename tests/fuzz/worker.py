@@ -33,6 +33,10 @@ CLEAR_ERRORS = (ValueError, TypeError, AttributeError)
 def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
     """Return all ways to use a model."""
     X, y = queries(name)
+    if hasattr(model, "regressor_"):
+        # the exponential of scikit-learn's TransformedTargetRegressor may overflow
+        inner = model.regressor_.predict
+        return [lambda: inner(X), lambda: [model.predict(X)], lambda: twinned.save(model, path)]
     found = [lambda: model.predict(X)]
     if "return_std" in type(model).predict.__code__.co_varnames:
         found.append(lambda: model.predict(X, return_std=True))

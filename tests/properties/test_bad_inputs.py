@@ -461,7 +461,7 @@ def test_bad_neural_parameters(estimator, name, bad):
 
 
 @settings(max_examples=30)
-@given(seed=seeds, value=st.floats(-1e75, 1e75))
+@given(seed=seeds, value=st.floats(-1e38, 1e38))
 def test_constant_target_is_predicted(seed, value):
     X, _ = table(seed)
     for base in (Ridge(), DecisionTreeRegressor(), None):
@@ -481,7 +481,7 @@ def test_identical_rows_are_predicted_by_their_mean(seed, rows):
 
 
 @settings(max_examples=20)
-@given(seed=seeds, exponent=st.integers(-2, 74))
+@given(seed=seeds, exponent=st.integers(-2, 37))
 def test_extreme_scales(seed, exponent):
     """No overflow up to the limits of input validation.
 

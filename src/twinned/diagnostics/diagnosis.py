@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -193,14 +194,12 @@ def diagnose(
     """
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     progress = progress or (lambda message: None)
-    # one seed for all blends, which have the same folds, and for the code of the recommended model
-    seed = random_state if isinstance(random_state, int) else draw_seed(random_state)
-    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=seed)
+    blend = _clone_blend(estimator, random_state).set_params(n_jobs=n_jobs)
     data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
-    data = data.affordable(budget, n_jobs, seed)
+    data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
@@ -230,12 +229,16 @@ def diagnose(
     )
 
 
-def _clone_blend(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
-    """Return a clone of the estimator, or the default blend."""
+def _clone_blend(estimator: AutoTwinRegressor | None, random_state: Any) -> AutoTwinRegressor:
+    """Return a clone of the estimator, or the default blend, with a seed.
+
+    So all blends have the same folds, and the code of the recommended model has a seed.
+    """
     blend = AutoTwinRegressor() if estimator is None else clone(estimator)
     if not isinstance(blend, AutoTwinRegressor):
         raise TypeError(f"estimator must be an AutoTwinRegressor with members, not {blend!r}.")
-    return blend
+    seed = random_state if isinstance(random_state, int) else draw_seed(random_state)
+    return blend.set_params(random_state=seed)
 
 
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:

@@ -24,7 +24,9 @@ NO_PREDICTION = "no prediction"
 # higher. Before a look at the test error of one split of YH, any member within 1 % was preferred.
 _LEAST_GAIN = 0.01
 _LEAST_WEIGHT = 0.02  # of a member of a recommended blend
-_CLEAR = 3.0  # rank correlation of predictions that are better than the mean, in standard errors
+# Of predictions that are better than the mean: their rank correlation with y, in standard errors;
+# and the ratio of errors below which they may be better, although few rows do not show it clearly.
+_CLEAR, _PERHAPS = 3.0, 0.95
 _SUFFIXES = "The suffixes :small and :fast mark members that have less effort, to save time."
 
 _TWINS = ("tree_twin", "neural_twin")
@@ -78,7 +80,8 @@ def describe_failure(predicted: Floats, y: Floats) -> str:
     if is_lower or rank_correlation(predicted, y) * math.sqrt(len(y)) > _CLEAR:
         return ""
     error = f"the error of the best model is {ratio} times that of always predicting its mean"
-    return f"These features do not predict y: {error}."
+    clearly = "clearly " if ratio.value < _PERHAPS else ""
+    return f"These features do not {clearly}predict y: {error}."
 
 
 def recommend(blend: AutoTwinRegressor) -> Recommendation:

@@ -36,7 +36,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
+from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.formatting import ResultTable
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import check_n_jobs, check_real, draw_seed, restore_on_failure
@@ -398,23 +398,11 @@ class AutoTwinRegressor(BaseTwin):
     @property
     def fitted_(self) -> FittedTwin:
         """The blend with its anchors, in which known values of replicates have more weight."""
-        return replace(super().fitted_, replicates=self._make_model().replicates)
+        return replace(super().fitted_, replicate_correlation=self.replicate_correlation_)
 
     def _make_model(self) -> BlendModel:
-        """The difference model; the same object as long as nothing has changed."""
-        correlation, anchors = self.replicate_correlation_, self._anchors
-
-        def make() -> BlendModel:
-            return BlendModel(
-                self.fitted_members_,
-                self.member_weights_,
-                self._spread_weights,
-                self._anchor_predictions,
-                anchors,
-                ReplicateWeights(correlation, anchors.X) if correlation > 0 else None,
-            )
-
-        return self._reuse_model(lambda model: model.has_correlation(correlation), make)
+        parts = self.member_weights_, self._spread_weights, self._anchor_predictions
+        return BlendModel(self.fitted_members_, *parts, self._anchors)
 
 
 def _print(text: str) -> None:

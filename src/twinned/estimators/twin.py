@@ -65,7 +65,14 @@ from twinned.pairing.pairs import (
     check_drawn_pairs,
     draw_by_weight,
 )
-from twinned.rows.folds import encode_groups, equal_features, held_out_rows, row_folds
+from twinned.rows.folds import (
+    encode_groups,
+    equal_features,
+    fold_numbers,
+    given_folds,
+    held_out_rows,
+    row_folds,
+)
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
@@ -122,8 +129,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
-    cv : int or None, default=None
-        Number of folds that are fitted, too, for out-of-fold errors of the anchors. With them, the
+    cv : int, splitter, iterable or None, default=None
+        Folds that are fitted, too, for out-of-fold errors of the anchors. With them, the
         estimate from an anchor b is y(b) plus the prediction of the query minus the out-of-fold
         prediction of b, so that estimates differ as much as the model errs, and near anchors have
         more weight where that predicts the errors of other folds better. 0 is none: then the
@@ -200,7 +207,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         anchors: Any = "all",
         weights: Any = "uniform",
         symmetric: bool = True,
-        cv: int | None = None,
+        cv: Any = None,
         categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         memory_limit: Any = "512MB",
@@ -354,38 +361,37 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _fit_folds(self, data: TrainingRows) -> None:
         """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
-        known = data.take(data.known)
-        if not (n_folds := self._n_folds(len(known))):
+        rows = data.take(data.known)
+        fold = given_folds(self.cv, rows.matrix, rows.y, rows.groups)
+        if fold is None and (n_folds := self._n_folds(len(rows))):
+            codes = equal_features(rows.matrix, n_folds)
+            if rows.groups is not None:
+                codes = encode_groups(rows.groups, len(rows))
+            seed = 0 if self.random_state is None else self.random_state
+            drawn = row_folds(len(rows), n_folds, seed, codes)
+            fold = fold_numbers([held_out for _, held_out in drawn])
+        if fold is None:
             return
-        codes = equal_features(known.matrix, n_folds)
-        if known.groups is not None:
-            codes = encode_groups(known.groups, len(known))
-        predicted, fold = np.empty_like(known.targets, dtype=np.float64), np.empty(len(known), int)
-        seed = 0 if self.random_state is None else self.random_state
-        for number, (_, held_out) in enumerate(row_folds(len(known), n_folds, seed, codes)):
-            twin = copy.copy(self)
+        predicted = np.empty(rows.targets.shape)
+        for number in np.unique(fold):
+            twin, held_out = copy.copy(self), fold == number
             twin._pair_share = _FOLD_PAIR_SHARE
             with ignore_table_warnings():
-                twin._fit_rows(
-                    data.take(np.delete(np.arange(len(data)), data.known[held_out])), None, None
-                )
+                training = np.delete(np.arange(len(data)), data.known[held_out])
+                twin._fit_rows(data.take(training), None, None)
                 fitted = twin.fitted_
-                predicted[held_out] = fitted.squeeze(
-                    fitted.predict(fitted.queries(known.matrix[held_out]))[0]
-                )
-            fold[held_out] = number
+                mean, _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
+            predicted[held_out] = fitted.squeeze(mean)
         self.set_out_of_fold(predicted, fold)
 
     def _n_folds(self, n_rows: int) -> int:
         """The number of folds of n known rows; 0 for none."""
-        if self.cv == 0 or (self.cv is None and (self.estimator is not None or n_rows < 20)):
-            return 0
         has_defaults = self.anchors == "all" and self.weights == "uniform"
         if self.cv is None:
-            return _N_FOLDS if has_defaults else 0
-        if not has_defaults:
+            return _N_FOLDS if self.estimator is None and has_defaults and n_rows >= 20 else 0
+        if self.cv and not has_defaults:
             raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
-        return min(check_integer("cv", self.cv, 2), n_rows)
+        return min(check_integer("cv", self.cv, 2), n_rows) if self.cv else 0
 
     def clone_for_folds(self) -> TwinRegressor:
         """An unfitted clone without folds of its own, for the folds of another method."""

@@ -69,14 +69,16 @@ def tabulate_estimates(
     """Table of the `n` cases of largest weight of each query, nearest first among equals.
 
     `rows` are those of the queries, and `known_y` is (anchor, output). `first` and `codes` are
-    those of copies, which are one case. A last row of each query, with the anchor −1, is the
-    weighted mean of all other cases. Several outputs have rows of their own and a column `output`.
+    those of copies, which are one case, selected by the weight of the first. A last row of each
+    query, with the anchor −1, is the weighted mean of all other cases. Several outputs have rows of
+    their own and a column `output`.
     """
-    anchor_y = known_y[block.indices]
+    anchor_y, n_outputs, row_weights = known_y[block.indices], known_y.shape[1], block.weights
     if len(first) < len(codes):
         block, anchor_y = _merge_copies(block, first, codes), anchor_y[:, first]
+        row_weights = row_weights[:, first]
     counts = np.bincount(codes)[codes[block.indices]]
-    order = np.lexsort((block.indices, block.distances, -block.weights), axis=-1)
+    order = np.lexsort((block.indices, block.distances, -row_weights), axis=-1)
     chosen, rest = order[:, :n], order[:, n:]
     rest_weights = np.take_along_axis(block.weights, rest, axis=1)
 
@@ -97,8 +99,8 @@ def tabulate_estimates(
     def fill(value: float) -> Floats:
         return np.full((len(order), 1), value)
 
-    n_outputs, n_cases = known_y.shape[1], chosen.shape[1] + (rest.shape[1] > 0)
     estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
+    n_cases = chosen.shape[1] + (rest.shape[1] > 0)
     n_rest = np.take_along_axis(counts, rest, axis=1).sum(axis=1, keepdims=True)
     table = pd.DataFrame(
         {

@@ -26,10 +26,11 @@ from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks
 from twinned.pairing.anchors import (
     AllAnchors,
     AnchorStrategy,
+    EqualRows,
     GPWeights,
-    ReplicateWeights,
     UniformWeights,
     WeightStrategy,
+    weigh_replicates,
 )
 from twinned.pairing.differences import (
     check_anchor_weights,
@@ -151,6 +152,11 @@ class Anchors:
         details = self.metric, self.y, self.schema.categorical, self.groups
         return ApplicabilityDomain(self.X, self.features, *details)
 
+    @cached_property
+    def equal_rows(self) -> EqualRows:
+        """The anchors that equal rows to predict."""
+        return EqualRows(self.X)
+
     def index(self, metric: str) -> NeighborIndex:
         """The neighbor index for a metric."""
         if metric not in self.indices:
@@ -240,10 +246,15 @@ class QueryBlock:
         if twin.errors is None:
             return twin.mean_of_members(self.estimates)
         estimates: Floats = self.moments[0][:, None] + twin.errors
-        if twin.replicates is not None:  # there is no difference of a row to itself
-            queries, anchors = twin.replicates.match(self.matrix)
+        if twin.is_local:  # the model is fitted to a row that equals an anchor
+            queries, anchors = self._matches
             estimates[queries, anchors] = twin.anchors.targets[anchors]
         return estimates
+
+    @cached_property
+    def _matches(self) -> tuple[Indices, Indices]:
+        """(match,): queries and the anchors that equal them."""
+        return self.twin.anchors.equal_rows.match(self.matrix)
 
     @cached_property
     def weights(self) -> Floats | None:
@@ -283,7 +294,9 @@ class QueryBlock:
         if twin.local_weights is not None:
             shares = shares * self._process_weights(twin.local_weights)
             shares = shares / shares.sum(axis=1, keepdims=True)
-        return shares if twin.replicates is None else twin.replicates.weigh(shares, self.matrix)
+        if not twin.replicate_correlation:
+            return shares
+        return weigh_replicates(shares, *self._matches, twin.replicate_correlation)
 
     def distances(self, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
@@ -324,10 +337,15 @@ class FittedTwin:
     # (anchor, output): y minus out-of-fold prediction, where all anchors are used. Their mean over
     # the rows of the fit is zero, so that with equal weights the model is not changed.
     errors: Floats | None = None
-    # Weights of the estimates with these errors, None for equal ones, and more weight of anchors
-    # that equal the query.
+    # Weights of the estimates with these errors, None for equal ones, and the correlation by which
+    # anchors that equal the query have more weight.
     local_weights: GPWeights | None = None
-    replicates: ReplicateWeights | None = None
+    replicate_correlation: float = 0.0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the weights of the estimates depend on the query, where there are errors."""
+        return self.local_weights is not None or self.replicate_correlation > 0
 
     # --- results ------------------------------------------------------------------------------
 
@@ -336,17 +354,16 @@ class FittedTwin:
 
         The standard deviation is computed with `return_std` only.
         """
-        is_local = self.local_weights is not None or self.replicates is not None
 
         def predict_block(block: QueryBlock) -> tuple[Floats, Floats]:
             mean, std = block.moments
-            if is_local:
+            if self.is_local:
                 mean = (block.anchor_shares[..., None] * block.anchor_estimates).sum(axis=1)
             elif self.errors is not None:
                 mean = mean + np.average(self.errors, axis=0, weights=self.anchors.weights)
             return mean, std
 
-        options = {"variance": return_std, "per_anchor": is_local}
+        options = {"variance": return_std, "per_anchor": self.is_local}
         results = self.map_blocks(predict_block, queries, reduce=True, **options)
         means, stds = zip(*results, strict=True)
         return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))

@@ -37,9 +37,9 @@ _FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters
 # Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
 # is far above rounding, and far below the width of a bin.
 _RESOLUTION = 2.0**-30
-# Of a threshold between two values of a pair column: irrational, so that no other value of an
-# evenly spaced column is near it, as near the middle.
-_POSITION = (3.0 - 5.0**0.5) / 2.0
+# Of a threshold between two values of a pair column: near the middle, but irrational, so that no
+# other value of an evenly spaced column is at it.
+_POSITION = 0.24**0.5
 # Aliases of `n_estimators`, which take precedence in LightGBM's own `fit`.
 _N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
 _N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}

@@ -309,29 +309,32 @@ def replicate_correlation(matrix: Floats, errors: Floats, weights: Floats | None
     return float(np.clip(products.sum() / total, 0.0, 1.0)) if total > 0 else 0.0
 
 
-class ReplicateWeights:
-    """More weight for anchors that equal the query.
+def weigh_replicates(
+    weights: Floats, queries: Indices, anchors: Indices, correlation: float
+) -> Floats:
+    """(query, anchor) weights with more weight for anchors that equal the query.
 
-    The m anchors that equal a query have together the additional weight m ρ / (1 + (m − 1) ρ), that
-    of their mean in the best linear prediction, where ρ is the `correlation` of replicates.
+    `queries` and `anchors` are those of `EqualRows.match`, and the given weights sum to one. The m
+    anchors that equal a query have together the additional weight m ρ / (1 + (m − 1) ρ), that of
+    their mean in the best linear prediction, where ρ is the `correlation` of replicates.
 
-    Parameters
-    ----------
-    correlation : float
-        Correlation of replicates.
-    matrix : ndarray of shape (n_anchors, n_features)
-        The anchors, with categories as codes.
-
-    Examples
-    --------
-    >>> weights = ReplicateWeights(0.5, np.array([[1.0], [1.0], [2.0]]))
-    >>> weights.weigh(np.full((2, 3), 1 / 3), np.array([[2.0], [7.0]])).round(3)
+    >>> rows = EqualRows(np.array([[1.0], [1.0], [2.0]]))
+    >>> matches = rows.match(np.array([[2.0], [7.0]]))
+    >>> weigh_replicates(np.full((2, 3), 1 / 3), *matches, 0.5).round(3)
     array([[0.167, 0.167, 0.667],
            [0.333, 0.333, 0.333]])
     """
+    counts = np.bincount(queries, minlength=len(weights))
+    each = correlation / (1 + np.maximum(counts - 1, 0) * correlation)
+    weights = weights * (1 - counts * each)[:, None]
+    weights[queries, anchors] += each[queries]
+    return weights
 
-    def __init__(self, correlation: float, matrix: Floats) -> None:
-        self.correlation = correlation
+
+class EqualRows:
+    """Rows of a matrix (anchor, feature), by which equal ones of other rows are found."""
+
+    def __init__(self, matrix: Floats) -> None:
         self._anchors: dict[bytes, list[int]] = {}
         for anchor, key in enumerate(_row_keys(matrix)):
             self._anchors.setdefault(key, []).append(anchor)
@@ -345,15 +348,6 @@ class ReplicateWeights:
         ]
         queries, anchors = np.array(found, dtype=np.intp).reshape(-1, 2).T
         return queries, anchors
-
-    def weigh(self, weights: Floats, matrix: Floats) -> Floats:
-        """(query, anchor) weights from those of rows that are no replicates, which sum to one."""
-        queries, anchors = self.match(matrix)
-        counts, correlation = np.bincount(queries, minlength=len(matrix)), self.correlation
-        each = correlation / (1 + np.maximum(counts - 1, 0) * correlation)
-        weights = weights * (1 - counts * each)[:, None]
-        weights[queries, anchors] += each[queries]
-        return weights
 
 
 def _row_keys(matrix: Floats) -> list[bytes]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from twinned.rows.schema import Floats, Indices
 
@@ -92,3 +94,21 @@ def equal_features(matrix: Floats, n_folds: int = 5) -> Indices | None:
     codes = np.unique(codes, return_inverse=True)[1]
     n_codes = int(codes.max()) + 1
     return None if n_codes == len(matrix) or n_codes < 2 * n_folds else codes
+
+
+def given_folds(
+    cv: object, X: Floats, y: Floats, groups: ArrayLike | None = None
+) -> Indices | None:
+    """The fold of each row (n,) by a splitter or an iterable of splits; None for an integer."""
+    if cv is None or isinstance(cv, Integral):
+        return None
+    parts = [held_out for _, held_out in check_cv(cv).split(X, y, groups)]
+    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(X))):
+        raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
+    return fold_numbers(parts)
+
+
+def fold_numbers(parts: list[Indices]) -> Indices:
+    """(row,): the number of the part that has each row."""
+    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return numbers[np.argsort(np.concatenate(parts))]

@@ -156,8 +156,8 @@ def validate_target(
         elif hasattr(estimator, "loop_weight"):
             advice += ", or use them with loop_weight > 0"
         raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
-    _check_size("y", y, np.dtype(np.float64))
-    _check_spread("y", y, np.dtype(np.float64))
+    for check in (_check_size, _check_spread):
+        check("y", y, np.dtype(np.float32))  # in which boosting and networks compute
     if len(y) != n_rows:
         raise ValueError(f"Each row needs a value, but X has {n_rows} and y has {len(y)}.")
     return y

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned import AutoTwinRegressor, load, save
-from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
+from twinned.pairing.anchors import EqualRows, replicate_correlation, weigh_replicates
 
 
 @given(st.integers(0, 2**16), st.integers(20, 30))
@@ -32,11 +32,10 @@ def test_no_correlation_with_weights_or_without_replicates(rng):
 
 
 def test_missing_values_are_equal():
-    known, y = np.array([[np.nan, 1.0], [0.0, 1.0]]), np.array([3.0, 4.0])
+    known = np.array([[np.nan, 1.0], [0.0, 1.0]])
     queries = np.array([[np.nan, 1.0], [np.nan, 2.0]])
-    weights = ReplicateWeights(1.0, known)
-    assert weights.combine_with_mean(np.zeros(2), queries, y).tolist() == [3, 0]
-    assert weights.weigh(queries, np.array([[0, 1], [0, 1]])).tolist() == [[1, 0], [0.5, 0.5]]
+    matches = EqualRows(known).match(queries)
+    assert weigh_replicates(np.full((2, 2), 0.5), *matches, 1.0).tolist() == [[1, 0], [0.5, 0.5]]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,7 +251,7 @@ def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
             block = _grid_lines(grid, columns[:n_columns])
         lines += ["", *block]
         columns = columns[n_columns:]
-    return [*lines, "", f"  {grid.summary}"]
+    return [*lines, "", *textwrap.wrap(f"  {grid.summary}", width, subsequent_indent="  ")]
 
 
 def _grid_lines(grid: Grid, columns: Sequence[int]) -> list[str]:

@@ -105,8 +105,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
     notes = [*reading_note(table), *dropped, *empty, *limits, *notes]
-    n_dropped = len(all_rows) - len(table)
-    return TrainingData(table, X, target.y, groups, notes, bounds, n_dropped)
+    return TrainingData(table, X, target.y, groups, notes, bounds, len(all_rows) - len(table))
 
 
 def name_rows(table: Table, label: str | None = None) -> list[str]:
@@ -159,10 +158,9 @@ def _drop_rows(table: Table, target: str) -> tuple[Table, list[str]]:
 
 def _keep_rows(table: Table, rows: Sequence[int], reason: str) -> tuple[Table, list[str]]:
     """Return these rows of a table, and a note on the others, if there are any."""
-    if len(rows) == len(table):
-        return table, []
-    number = f"{len(table) - len(rows):,} of {len(table):,} rows"
-    return table.take(rows), [f"{table.path}: {number} {reason} and are not used."]
+    n_rows, n_others = len(table), len(table) - len(rows)
+    note = f"{table.path}: {n_others:,} of {n_rows:,} rows {reason} and are not used."
+    return (table.take(rows), [note]) if n_others else (table, [])
 
 
 def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[str]]:

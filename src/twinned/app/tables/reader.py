@@ -407,8 +407,9 @@ def is_numeric(kind: DataType) -> bool:
 def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -> tuple[str, int]:
     """Return the sheet and the position of the row with the names of the columns.
 
-    It has the most expected names, of several such rows those above numbers. Without any, it is the
-    first row of several cells, as those of one cell are titles.
+    It has the most expected names, of several such rows one of more than two cells, as those of a
+    cover sheet have, or above numbers. Without any, it is the first row of several cells, as those
+    of one cell are titles.
     """
     wanted, ratings = options.header_row, {}
     for title, rows in sheets.items():
@@ -418,8 +419,8 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
                 kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
-                n_filled = len(row) - row.count(None)
-                ratings[title, i] = len(found), 2 * sum(kinds) > len(kinds), n_filled > 1
+                width = min(len(row) - row.count(None), 3 if found else 2)
+                ratings[title, i] = len(found), width, sum(kinds) > max(1, len(kinds) / 2)
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
     return max(ratings, key=lambda position: ratings[position])
@@ -443,21 +444,24 @@ def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
 
 
 def _split_units(names: list[str], rows: list[Record], word: str, detected: list[str]) -> None:
-    """Remove the first row if it holds units or the second part of the names.
+    """Remove the first rows if they hold further names of columns or units.
 
-    It then has several texts, all in columns whose other cells are numbers or missing.
+    They are texts in columns of numbers, and not found there again: names where there is none or
+    not one of its own, else units, of which there are several.
     """
     (line, first), *others = rows[:_SAMPLE]
     filled = [j for j, cell in enumerate(first) if not (is_missing(cell) or _UNIT.fullmatch(cell))]
-    columns = [[row[j] for _, row in others if not is_missing(row[j])] for j in filled]
-    are_numeric = (column and all(map(is_number, column)) for column in columns)
-    if len(filled) < 2 or any(is_number(first[j]) for j in filled) or not all(are_numeric):
+    cells = {j: [row[j] for _, row in others if not is_missing(row[j])] for j in filled}
+    numeric = [j for j in filled if 2 * sum(map(is_number, cells[j])) > len(cells[j])]
+    are_names = any(not names[j] or names.count(names[j]) > 1 for j in numeric)
+    is_case = any(is_number(first[j]) or first[j] in cells[j] for j in filled)
+    if is_case or not (are_names or 1 < len(filled) == len(numeric)):
         return
     del rows[0]
-    is_name = len({names[j] for j in filled} - {""}) < len(filled)
-    detected.append(f"{'further names' if is_name else 'units'} of columns in {word} {line}")
-    if is_name:
+    detected.append(f"{'further names' if are_names else 'units'} of columns in {word} {line}")
+    if are_names:
         names[:] = _merge_names(names, first)
+        _split_units(names, rows, word, detected)
 
 
 def check_names(path: Path, names: list[str], line: str) -> None:

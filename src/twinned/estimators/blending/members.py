@@ -80,7 +80,7 @@ class FeaturePreparation:
             return prepared
         dense = prepared.transform(matrix)
         center, spread = dense.mean(axis=0), dense.std(axis=0)
-        constant = spread <= 1e-12 * np.maximum(1.0, np.abs(center))
+        constant = spread <= 1e-12 * np.abs(center)
         return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
 
     @property

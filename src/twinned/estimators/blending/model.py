@@ -15,7 +15,6 @@ from twinned.estimators.blending.weights import spread_around
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.twin import Anchors
 from twinned.models.protocol import AnchoredModel
-from twinned.pairing.anchors import ReplicateWeights
 from twinned.pairing.differences import difference
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema
@@ -37,15 +36,10 @@ class BlendModel:
     spread_weights: Floats
     out_of_fold: Floats
     anchors: Anchors
-    replicates: ReplicateWeights | None = None  # where known values of equal rows count
 
     @property
     def schema(self) -> TableSchema:
         return self.anchors.schema
-
-    def has_correlation(self, correlation: float) -> bool:
-        """Whether this is the correlation of replicates by which known values count."""
-        return correlation == (0.0 if self.replicates is None else self.replicates.correlation)
 
     @property
     def used(self) -> Indices:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
 
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
-from twinned.rows.folds import distinct_rows, encode_groups, equal_features, row_folds
+from twinned.rows.folds import (
+    distinct_rows,
+    encode_groups,
+    equal_features,
+    fold_numbers,
+    given_folds,
+    row_folds,
+)
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
@@ -55,7 +60,7 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     unless there are groups; given folds are not changed, and equal rows of different folds not
     merged.
     """
-    given = given_folds(cv, data)
+    given = given_folds(cv, data.matrix, data.y, data.groups)
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))
     data = replace(data, fold=given).of_positive_weight()
@@ -67,7 +72,7 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     if given is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
         folds = row_folds(len(rows), n_folds, seed, rows.groups)
-        rows = replace(rows, fold=_fold_numbers([held_out for _, held_out in folds]))
+        rows = replace(rows, fold=fold_numbers([held_out for _, held_out in folds]))
     elif rows.n_folds == 1:
         raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     if len(known) < len(data):
@@ -190,19 +195,3 @@ def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: i
             UnusedFeatureWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-def given_folds(cv: Any, rows: TrainingRows) -> Indices | None:
-    """The fold of each row (n,) by a splitter or an iterable of splits; None for an integer."""
-    if cv is None or isinstance(cv, Integral):
-        return None
-    parts = [held_out for _, held_out in check_cv(cv).split(rows.matrix, rows.y, rows.groups)]
-    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(rows))):
-        raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
-    return _fold_numbers(parts)
-
-
-def _fold_numbers(parts: list[Indices]) -> Indices:
-    """(row,): the number of the part that has each row."""
-    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    return numbers[np.argsort(np.concatenate(parts))]

@@ -58,8 +58,8 @@ def add_errors(state: FittedTwin, matrix: Tensor, mean: Tensor) -> Tensor:
     if state.local_weights is None:
         return mean + np.average(state.errors, axis=0, weights=state.anchors.weights)
     rows = split_rows(state.anchors.schema, matrix)
-    (errors,) = matrix.graph.map_rows(_TwinGraph(matrix.graph, state).mean_error, rows)
-    return mean + errors
+    errors, share = matrix.graph.map_rows(_TwinGraph(matrix.graph, state).mean_error, rows)
+    return mean * (1.0 - share) + errors
 
 
 def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
@@ -84,14 +84,21 @@ class _TwinGraph:
         elif isinstance(state.model, NeuralDifferenceModel):
             self._differences = self._neural_differences(state.model)
 
-    def mean_error(self, query: Tensor) -> tuple[Tensor]:
-        """(output,): the locally weighted mean of the errors of the anchors."""
+    def mean_error(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """(output,) locally weighted mean of the errors of the anchors, and (1,) a share.
+
+        The share is that of anchors that equal the query, whose known values stand for errors.
+        """
         assert self._state.local_weights is not None
-        weights = self._process_weights(query, self._state.local_weights.power)
+        metric = self._state.anchors.metric
+        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
+        weights = self._process_weights(distances, self._state.local_weights.power)
         if (given := self._state.anchors.weights) is not None:
             weights = weights * self._graph.constant(given)
         shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
-        return ((shares * self._graph.constant(self._state.errors)).sum(0),)
+        is_equal = distances.add_axis(1).apply("Equal", 0.0)
+        values = is_equal.apply("Where", self._known_y, self._graph.constant(self._state.errors))
+        return (shares * values).sum(0), (shares * is_equal.cast(DOUBLE)).sum(0)
 
     def predict_query(self, query: Tensor) -> Prediction:
         """(output,): mean and std of one query (row column,)."""
@@ -174,17 +181,17 @@ class _TwinGraph:
                 distances = self._distances(query, "nan_euclidean")
             return _inverse_of_known(distances)
         if type(strategy) is GPWeights:
-            weights = self._process_weights(query, strategy.power)
+            metric = self._state.anchors.metric
+            distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
+            weights = self._process_weights(distances, strategy.power)
             return weights if indices is None else weights.take(indices)
         way_out = "use weights 'uniform' or 'distance', or GPWeights()"
         return refuse(f"its weights are {strategy!r}", way_out)
 
-    def _process_weights(self, query: Tensor, power: float) -> Tensor:
+    def _process_weights(self, distances: Tensor, power: float) -> Tensor:
         """(anchor,) powers of inverse variances of y at the query, given each anchor."""
-        metric = self._state.anchors.metric
-        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
         correlation = regressors.add_matern(distances * distances)
-        total = (1.0 + metric.noise) ** 2
+        total = (1.0 + self._state.anchors.metric.noise) ** 2
         return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:

@@ -192,7 +192,7 @@ class Scale(NamedTuple):
 
 def one_if_constant(spread: Floats, mean: Floats) -> Floats:
     """The spread of columns, and 1 for columns that are constant to rounding."""
-    return np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+    return np.where(spread > 1e-12 * np.abs(mean), spread, 1.0)
 
 
 class MergedRows(NamedTuple):
