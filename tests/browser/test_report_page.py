@@ -40,16 +40,19 @@ def test_selecting_a_row_changes_the_comparables(page, report):
     from selenium.webdriver.support.ui import Select
 
     def shown():
-        return [row.text for row in page.find_elements("css selector", "#anchors tbody tr")]
+        return [cell.text for cell in page.find_elements("css selector", "#anchors thead th")]
 
     first = shown()
-    assert len(first) == 8
-    assert f"row {report['comparables'][0]['anchors'][0]['row']}" in first[0]
+    assert first[1:] == ["this row", *report["comparables"][0]["grid"]["headings"]]
     Select(page.find_element("id", "query")).select_by_index(5)
     assert shown() != first
     query = report["comparables"][5]
     assert f"for row {query['row']}:" in page.find_element("id", "prediction").text
-    assert f"row {query['anchors'][0]['row']}" in shown()[0]
+    assert shown()[1:] == ["this row", *query["grid"]["headings"]]
+    assert shown()[-1].startswith("all other cases (")
+    rows = page.find_elements("css selector", "#anchors tbody tr")
+    assert [row.text.split()[0] for row in rows[-2:]] == ["adjusted", "weight"]
+    assert page.find_element("id", "alone").text == query["grid"]["summary"]
 
 
 def test_keyboard_reaches_the_selection(page):

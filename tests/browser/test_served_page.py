@@ -77,7 +77,7 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     assert predicted_value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
     low, high = twin.predict_interval(row, 0.9)[0]
     assert text_of(page, "interval") == f"90 % prediction interval: {low:.4g} to {high:.4g}"
-    assert len(page.find_elements("css selector", "#cases tbody tr")) == 8
+    assert len(page.find_elements("css selector", "#cases tbody tr")) == 9
     assert page.find_element("css selector", "#plot svg").size["height"] > 100
     save_screenshot("serve-light")
 

@@ -1,6 +1,7 @@
 """`twinned advise`: summary, report, model and error messages."""
 
 import json
+import re
 from importlib import import_module
 
 import numpy as np
@@ -137,8 +138,10 @@ def test_labels_name_the_rows(json_output):
     assert "house" not in report["columns"]
     assert report["comparables"]
     for query in report["comparables"]:
-        for one in (query, *query["anchors"]):
-            assert one["name"] == f"{NAMES[one['row'] - 2]} (line {one['row']})"
+        assert query["name"] == f"{NAMES[query['row'] - 2]} (line {query['row']})"
+        for case in query["comparables"]:
+            name, line = re.fullmatch(r"(.*) \(line (\d+)\)", case["label"]).groups()
+            assert name == NAMES[int(line) - 2]
 
 
 def test_json_output_and_log_target(json_output):

@@ -95,7 +95,7 @@ def test_grid_has_all_columns_and_fits_the_terminal(files, width):
     assert "all other cases (25 rows)" in result.stdout
     assert result.stdout.startswith("S33: predicted y ")
     assert max(map(len, grid)) <= width
-    assert sum(line.startswith("  known value") for line in grid) == (1 if width == 200 else 3)
+    assert sum(line.startswith("  known value") for line in grid) == (1 if width == 200 else 4)
 
 
 def test_files_have_a_row_for_each_case(files):

@@ -5,7 +5,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from twinned import NearestAnchors, TwinRegressor
 
-COLUMNS = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance"]
+COLUMNS = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count"]
 
 
 @pytest.fixture
@@ -19,14 +19,35 @@ def test_anchors_of_equal_weight_are_sorted_by_distance(data):
     twin = TwinRegressor(Ridge()).fit(X, y)
     table = twin.explain(X[:4], n=3, metric="euclidean")
     assert list(table.columns) == COLUMNS
-    assert len(table) == 12
+    assert len(table) == 4 * (3 + 1)
     distances = np.linalg.norm(X[:4, None] - X[None], axis=2)
-    for query, rows in table.groupby("query"):
+    for query, rows in table[table["anchor"] >= 0].groupby("query"):
         np.testing.assert_array_equal(rows["anchor"], np.argsort(distances[query])[:3])
         np.testing.assert_allclose(rows["distance"], np.sort(distances[query])[:3])
         np.testing.assert_allclose(rows["weight"], 1 / 30)
         np.testing.assert_allclose(rows["anchor_y"], y[rows["anchor"]])
         np.testing.assert_allclose(rows["estimate"], rows["anchor_y"] + rows["difference"])
+
+
+def test_a_last_row_is_all_other_cases_and_copies_are_one(data):
+    X, y = (np.concatenate([part, part[[3, 3]]]) for part in data)
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    queries = X[3:6] + 0.01
+    table = twin.explain(queries, n=4, metric="euclidean")
+    last = table.groupby("query").tail(1)
+    assert (last["anchor"] == -1).all()
+    assert last["distance"].isna().all()
+    np.testing.assert_allclose(last["difference"], last["estimate"] - last["anchor_y"])
+    by_query = table.groupby("query")
+    np.testing.assert_allclose(by_query["weight"].sum(), 1.0)
+    assert by_query["count"].sum().tolist() == [32] * 3
+    np.testing.assert_allclose(
+        (table["weight"] * table["estimate"]).groupby(table["query"]).sum(), twin.predict(queries)
+    )
+    assert table["anchor"][0] == 3
+    assert table["count"][0] == 3
+    expected = TwinRegressor(Ridge()).fit(*data).explain(queries, n=4, metric="euclidean")["anchor"]
+    assert table["anchor"].tolist() == expected.tolist()  # copies are not shown before nearer rows
 
 
 def test_the_largest_weights_come_first_and_give_the_prediction(data):
@@ -46,7 +67,7 @@ def test_several_outputs_have_rows_of_their_own(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, np.column_stack([y, -2 * y]))
     table = twin.explain(X[:2], n=4)
-    assert len(table) == 2 * 2 * 4
+    assert len(table) == 2 * 2 * (4 + 1)
     np.testing.assert_allclose(
         table.query("output == 1")["anchor_y"], -2 * table.query("output == 0")["anchor_y"]
     )

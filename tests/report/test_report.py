@@ -116,39 +116,62 @@ def test_comparables_add_up(table, log_target):
     predicted = diagnosis.out_of_fold["prediction"].to_numpy()
     queries = collect(diagnosis, title="t")["comparables"]
     assert len(queries) == 40
+    apply = np.log if log_target else np.asarray
+    fold, known = diagnosis.out_of_fold["fold"].to_numpy(), np.asarray(y)
     for query in queries[:5]:
-        row = query["row"] - 1
-        assert len(query["anchors"]) == 8
-        assert query["truth"] == pytest.approx(y[row], rel=1e-5)
+        row, cases, others = query["row"] - 1, query["comparables"], query["others"]
+        assert len(cases) == 5
+        assert query["truth"] == pytest.approx(known[row], rel=1e-5)
         assert query["predicted"] == pytest.approx(predicted[row], rel=1e-4)
-        for anchor in query["anchors"]:
-            own = anchor["row"] - 1
-            assert own != row
-            assert anchor["known"] == pytest.approx(y[own], rel=1e-5)
-            ratio, step = predicted[row] / predicted[own], predicted[row] - predicted[own]
-            estimate = y[own] * ratio if log_target else y[own] + step
-            assert anchor["estimate"] == pytest.approx(estimate, rel=1e-4)
-            assert anchor["difference"] == pytest.approx(estimate - y[own], abs=1e-4)
-            adjusted = sum(feature["adjustment"] for feature in anchor["features"])
-            assert adjusted + anchor["others"] == pytest.approx(estimate - y[own], abs=1e-9)
-            sizes = [abs(feature["adjustment"]) for feature in anchor["features"]]
-            assert sizes == sorted(sizes, reverse=True)
+        weights, estimates = (
+            np.array([case[name] for case in (*cases, others)]) for name in ("weight", "estimate")
+        )
+        assert weights.sum() == pytest.approx(1.0, rel=1e-12)
+        assert weights @ apply(estimates) == pytest.approx(apply(predicted[row]), rel=1e-9)
+        alone = np.average(apply(estimates[:5]), weights=weights[:5])
+        assert apply(query["comparables_estimate"]) == pytest.approx(alone)
+        assert sum(case["count"] for case in (*cases, others)) == (fold != fold[row]).sum()
+        gaps = [apply(case["estimate"]) - apply(predicted[row]) for case in cases]
+        errors = diagnosis.twin.anchor_errors_[[case["anchor"] for case in cases]]
+        np.testing.assert_allclose(np.diff(gaps), np.diff(errors), atol=1e-9)
+        for case in cases:
+            assert fold[case["anchor"]] != fold[row]
+            assert case["known"] == pytest.approx(known[case["anchor"]], rel=1e-9)
+            total = sum(case["adjustments"].values())
+            assert total == pytest.approx(case["estimate"] - case["known"], abs=1e-9)
+        *_, (_, own, values), (_, _, shares) = query["grid"]["lines"]
+        assert float(own.replace("−", "-").replace(",", "")) == pytest.approx(predicted[row], 1e-3)
+        assert len(values) == len(shares) == len(query["grid"]["headings"]) == 6
+        assert sum(float(share.split()[0]) for _, share in shares) == pytest.approx(100, abs=0.05)
+
+
+def test_copies_are_one_case(table):
+    rows = [*range(60), *range(20)]
+    X, y = table[0].iloc[rows].reset_index(drop=True), np.asarray(table[1])[rows]
+    queries = collect(quick_diagnosis(X, y), title="t")["comparables"]
+    counts = {case["anchor"]: case["count"] for query in queries for case in query["comparables"]}
+    assert {anchor for anchor, count in counts.items() if count == 2} == {
+        anchor for anchor in counts if anchor < 20
+    }
+    assert max(counts) < 60
+    headings = {heading for query in queries for heading in query["grid"]["headings"]}
+    assert any(heading.endswith("(2 rows)") for heading in headings)
 
 
 def test_comparables_are_the_nearest_by_the_metric_of_explain(report, diagnosis, table):
+    fold = diagnosis.out_of_fold["fold"].to_numpy()
     for query in report["comparables"][:5]:
         row = query["row"] - 1
-        explained = diagnosis.twin.explain(table[0].iloc[[row]], n=9)["anchor"].tolist()
-        explained.remove(row)
-        assert [anchor["row"] - 1 for anchor in query["anchors"]] == explained
+        explained = diagnosis.twin.explain(table[0].iloc[[row]], n=40)["anchor"].to_numpy()
+        nearest = [i for i in explained if i >= 0 and fold[i] != fold[row]]
+        assert [case["anchor"] for case in query["comparables"]] == nearest[:5]
 
 
 def test_adjustments_within_a_time_limit(diagnosis):
     report = collect(diagnosis, title="t", seconds=0.0)
     for query in report["comparables"]:
-        for anchor in query["anchors"]:
-            assert "others" not in anchor
-            assert all("adjustment" not in feature for feature in anchor["features"])
+        assert all("adjustments" not in case for case in query["comparables"])
+        assert list(query["values"]) == list(diagnosis.X.columns)
     assert "Row to explain" in render(report)
 
 
@@ -194,7 +217,7 @@ def test_page_has_the_leaderboard_with_error_bars(report):
 def test_empty_column_causes_no_warning_of_numpy(table):
     X, y = table
     found = collect(quick_diagnosis(X.assign(empty=np.nan), y), title="t")
-    assert all(case["anchors"] for case in found["comparables"])
+    assert all(query["comparables"] for query in found["comparables"])
 
 
 def test_page_shows_findings_with_codes_and_advice(table, report):
@@ -234,7 +257,7 @@ def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
 def test_data_cannot_end_its_script_element(report):
     page = render(report)
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1]
-    assert json.loads(data) == report["comparables"]
+    assert json.loads(data) == json.loads(json.dumps(report["comparables"]))
     assert page.count("</script>") == 2
 
 
@@ -290,8 +313,9 @@ def test_nullable_columns_and_categories_of_digits():
     frame = pd.DataFrame({"n": pd.array([*range(39), None], dtype="Int64")})
     frame["b"] = pd.array([True, None] * 20, dtype="boolean")
     frame["postcode"] = pd.Categorical(["10135", "10136"] * 20)
-    report = collect(quick_diagnosis(frame, rng.rand(40)), title="t")
-    shown = {value for query in report["comparables"] for value in query["values"]}
+    report = collect(quick_diagnosis(frame, rng.rand(40)), title="t", seconds=0.0)
+    lines = [line for query in report["comparables"] for line in query["grid"]["lines"]]
+    shown = {text for _, own, cells in lines for text in (own, *(value for value, _ in cells))}
     assert "10135" in shown
     assert "missing" in shown
 
@@ -304,7 +328,8 @@ def test_nothing_to_learn_is_the_headline(rng):
     assert report["conclusion"] == "no prediction"
     assert '<p class="conclusion no-prediction">These features do not predict y: ' in render(report)
     assert report["next_steps"][0].startswith("Look for other features")
-    years = {query["values"][0] for query in report["comparables"]}
+    lines = [line for query in report["comparables"] for line in query["grid"]["lines"]]
+    years = {own for title, own, _ in lines if title == "year"}
     assert years <= {str(year) for year in range(1990, 2020)}  # without separators of thousands
 
 
