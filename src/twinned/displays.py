@@ -21,7 +21,6 @@ from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, count_rows
 
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
-OTHERS_COLOR = "0.6"  # of all other cases
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 CURVES_BY_ORDER = {"random": twin_checks.anchor_curve, "nearest": twin_checks.neighbor_curve}
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
@@ -392,7 +391,7 @@ class ComparablesDisplay:
         arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
         for at, start, end in zip(position, known_y, estimates, strict=True):
             ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
-        colors = ["C0" if anchor >= 0 else OTHERS_COLOR for anchor in table["anchor"]]
+        colors = np.where(table["anchor"] >= 0, "C0", "0.6").tolist()
         hollow = {"facecolors": "none", "edgecolors": colors, "label": "known value"}
         filled = {"color": colors, "label": "adjusted: estimate"}
         self.known_, self.estimates_ = (

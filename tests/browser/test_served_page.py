@@ -77,7 +77,12 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     assert predicted_value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
     low, high = twin.predict_interval(row, 0.9)[0]
     assert text_of(page, "interval") == f"90 % prediction interval: {low:.4g} to {high:.4g}"
-    assert len(page.find_elements("css selector", "#cases tbody tr")) == 9
+    rows = [line.text for line in page.find_elements("css selector", "#cases tbody tr")]
+    assert len(rows) == 9
+    assert rows[8].startswith("all other cases (52 rows) ")
+    shares = [float(text.split(" %")[0].split()[-1]) for text in rows]
+    assert sum(shares) == pytest.approx(100.0, abs=0.1)
+    assert text_of(page, "alone").startswith(f"Prediction {twin.predict(row)[0]:.4g}; from the ")
     assert page.find_element("css selector", "#plot svg").size["height"] > 100
     save_screenshot("serve-light")
 
@@ -167,6 +172,6 @@ def test_dark_and_narrow(page, set_dark, set_narrow, save_screenshot):
     save_screenshot("serve-dark")
     assert set_narrow() <= 390
     table = page.find_element("id", "cases")
-    assert table.size["height"] < 400  # nine rows
+    assert table.size["height"] < 440  # ten rows
     assert table.value_of_css_property("display") == "table"
     save_screenshot("serve-narrow")

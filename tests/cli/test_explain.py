@@ -210,7 +210,7 @@ def test_weighted_values_sum_to_the_prediction(files, model, k):
     result = run(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4", columns=999)
     apply = np.log if model == "log" else np.asarray
     printed = re.findall(r"adjusted value(.*)\n +weight(.*)\n", result.stdout)
-    alone = re.findall(r"Prediction (\S+); from these \d+ cases alone (\S+) ", result.stdout)
+    alone = re.findall(r"Prediction (\S+); from the cases shown alone (\S+) ", result.stdout)
     if k == 3:
         for row, (values, weights), (predicted, shown) in zip(rows, printed, alone, strict=True):
             cases = [*row["comparables"], row["others"]]

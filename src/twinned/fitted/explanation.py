@@ -227,15 +227,11 @@ class ComparableCases:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        others = None
-        if self.others is not None:
-            names = ("known", "difference", "estimate", "weight", "count")
-            others = {name: getattr(self.others, name) for name in names}
         return {
             "comparables": [case.as_dict() for case in self.cases],
             "share": self.share,
             "comparables_estimate": self.estimate,
-            "others": others,
+            "others": None if self.others is None else self.others.as_dict(),
         }
 
 

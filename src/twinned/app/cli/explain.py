@@ -225,10 +225,9 @@ def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwi
     lines: list[str] = []
     for row in explained:
         lines += [*format_grid(row, loaded.target, width), ""]
-    legend = "A column is a known case: known value + adjustments = adjusted value."
     mean = "geometric mean" if loaded.transform.is_log else "mean"
-    weight = f"The weighted {mean} of all adjusted values is the prediction."
-    return "\n".join([*lines, f"{legend} {weight}"])
+    lines += ["A column is a known case: known value + adjustments = adjusted value."]
+    return "\n".join([*lines, f"The weighted {mean} of all adjusted values is the prediction."])
 
 
 def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:

@@ -214,13 +214,13 @@ def comparable_rows(
     """
     (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
     fitted = twin.fitted_
-    anchors = replace(fitted.anchors, labels=shown["name"].tolist())
+    anchors, domain = replace(fitted.anchors, labels=shown["name"].tolist()), fitted.anchors.domain
     rows = np.sort(rng.permutation(len(table))[:MAX_QUERIES])
     predicted = target.apply(table["prediction"].to_numpy())
     comparables = _tabulate_out_of_fold(fitted, rows, predicted, table["fold"].to_numpy())
     adjustments = _adjustments(fitted, rows, comparables, seconds)
     found = group_cases(comparables, adjustments, anchors, names, target)
-    classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
+    classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
     records, content = shown.to_dict("records"), []
     for row, cases in zip(rows.tolist(), map(summarize_features, found), strict=True):
@@ -253,14 +253,11 @@ def _tabulate_out_of_fold(
     content, tables = np.column_stack([anchors.X, anchors.targets]), []
     for number in np.unique(fold[rows]):
         known, own = np.flatnonzero(fold != number), np.flatnonzero(fold[rows] == number)
-        weights = shares[np.ix_(own, known)]
-        means = predicted[rows[own], None] - weights @ errors[known]
-        block = AnchorEstimates(
-            np.broadcast_to(np.arange(len(known)), weights.shape),
-            means[:, None] + errors[known],
-            weights,
-            distances[np.ix_(own, known)],
-        )
+        pairs = np.ix_(own, known)
+        weights = shares[pairs]
+        indices = np.broadcast_to(np.arange(len(known)), weights.shape)
+        means = predicted[rows[own], None, None] - (weights @ errors[known])[:, None]
+        block = AnchorEstimates(indices, means + errors[known], weights, distances[pairs])
         copies = distinct_rows(content[known])
         span, targets = slice(0, len(own)), anchors.targets[known]
         table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from twinned.fitted.explanation import ComparableCases, Value, name_case
+from twinned.fitted.explanation import ComparableCase, ComparableCases, Value, name_case
 from twinned.rows.formatting import format_value, shorten
 
 MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
@@ -28,30 +28,26 @@ def summarize_features(found: ComparableCases) -> ComparableCases:
 
     Features without any adjustment are left out. Without adjustments, the first features are used.
     """
-    sizes = dict.fromkeys(found.cases[0].values, 0.0)
-    for case in found.cases:
-        for name, value in case.adjustments.items():
-            sizes[name] = max(sizes[name], abs(value))
-    is_adjusted = any(sizes.values())
-    order = sorted(sizes, key=lambda name: -sizes[name])[:MAX_FEATURES]
-    shown = [name for name in order if sizes[name] > 0 or not is_adjusted]
-    has_rest = any(sizes[name] > 0 for name in sizes if name not in shown)
+    sizes = {
+        name: max(abs(case.adjustments.get(name, 0.0)) for case in found.cases)
+        for name in found.cases[0].values
+    }
+    adjusted = [name for name in sizes if sizes[name] > 0] or list(sizes)
+    shown = sorted(adjusted, key=lambda name: -sizes[name])[:MAX_FEATURES]
     cases = []
     for case in found.cases:
         adjustments = {name: case.adjustments[name] for name in shown if case.adjustments}
-        if has_rest and case.adjustments:
-            rest = sum(case.adjustments.values()) - sum(adjustments.values())
-            adjustments[OTHER_FEATURES] = rest
+        if case.adjustments and len(shown) < len(adjusted):
+            adjustments[OTHER_FEATURES] = case.difference - sum(adjustments.values())
         values = {name: case.values[name] for name in shown}
         cases.append(replace(case, values=values, adjustments=adjustments))
     return replace(found, cases=cases)
 
 
 def make_grid(values: dict[str, Value], prediction: float, found: ComparableCases) -> Grid:
-    """The grid of a row with these values: the known value of each case, what each feature adds,
-    their sum and its weight.
+    """The grid of a row with these values, from the result of `summarize_features`.
 
-    `found` are the results of `summarize_features`.
+    It has the known value of each case, what each feature adds, their sum and its weight.
     """
     cases, spec = found.with_others, number_format(prediction, found)
     features = dict.fromkeys(name for case in cases for name in (*case.values, *case.adjustments))
@@ -59,20 +55,19 @@ def make_grid(values: dict[str, Value], prediction: float, found: ComparableCase
     def numbers(values: Iterable[float]) -> list[tuple[str, str]]:
         return [("", show_number(value, spec)) for value in values]
 
+    def cell(case: ComparableCase, name: str) -> tuple[str, str]:
+        adjustment = case.adjustments.get(name)
+        number = show_number(adjustment, f"+{spec}") if adjustment else ""
+        return _value_text(case.values, name), number
+
     lines = [("known value", "", numbers(case.known for case in cases))]
     for name in features:
-        cells = []
-        for case in cases:
-            value = _value_text(case.values[name]) if name in case.values else ""
-            adjustment = case.adjustments.get(name)
-            cells.append((value, show_number(adjustment, f"+{spec}") if adjustment else ""))
-        own = _value_text(values[name]) if name in values else ""
-        lines.append((shorten(name, _MAX_NAME), own, cells))
+        cells = [cell(case, name) for case in cases]
+        lines.append((shorten(name, _MAX_NAME), _value_text(values, name), cells))
     own = show_number(prediction, spec)
     lines.append(("adjusted value", own, numbers(case.estimate for case in cases)))
     lines.append(("weight", "", [("", f"{100 * case.weight:.2f} %") for case in cases]))
-    shown = f"these {len(found.cases)} cases" if len(found.cases) > 1 else "this case"
-    alone = f"from {shown} alone {show_number(found.estimate, spec)}"
+    alone = f"from the cases shown alone {show_number(found.estimate, spec)}"
     summary = f"Prediction {own}; {alone} ({100 * found.share:.3g} % of the weight)."
     return Grid([name_case(case.label, case.count) for case in cases], lines, summary)
 
@@ -91,5 +86,5 @@ def show_number(value: float, spec: str) -> str:
     return format(value, spec).replace("-", "−")
 
 
-def _value_text(value: Value) -> str:
-    return shorten(format_value(value), _MAX_VALUE)
+def _value_text(values: dict[str, Value], name: str) -> str:
+    return shorten(format_value(values[name]), _MAX_VALUE) if name in values else ""

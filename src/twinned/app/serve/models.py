@@ -394,7 +394,7 @@ class Explanations(BaseModel):
     comparables: list[list[dict[str, object]]]
     share: list[float]
     comparables_estimate: list[float]
-    others: list[dict[str, float] | None]
+    others: list[dict[str, object] | None]
     applicability: list[dict[str, float | Label]]
     warnings: list[str] = []
 

@@ -1,5 +1,5 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing";
-let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
+let columns = [], inputs = [], intervals = false, calibrated = false, logTarget = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -104,11 +104,10 @@ function fillTable(comparables, others) {
   const headings = ["known case", "known value", "difference", "estimate", "weight", ...names];
   head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
   byId("cases").tHead.replaceChildren(head);
-  const last = others ? [{ label: "all other cases (weighted means)", ...others }] : [];
-  byId("cases").tBodies[0].replaceChildren(...[...comparables, ...last].map((one) => {
+  byId("cases").tBodies[0].replaceChildren(...[...comparables, others].filter(Boolean).map((one) => {
     const line = createElement("tr", "");
     const features = names.map((name) => {
-      if (!one.columns) return "";
+      if (one.anchor < 0) return "";
       const adjustment = one.adjustments[name];
       return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
@@ -143,10 +142,10 @@ async function predict(event) {
     byId("warnings").textContent = warnings.join(" ");
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
-    byId("alone").textContent = `Prediction ${format(value)}; from these ${comparables.length} cases alone ` +
+    byId("alone").textContent = `Prediction ${format(value)}; from the cases shown alone ` +
       `${format(alone)} (${percent(share)} of the weight).`;
     byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
-      "value and additions sum to the estimate. The weighted mean of all estimates is the prediction.";
+      `value and additions sum to the estimate. The weighted ${logTarget ? "geometric " : ""}mean of all estimates is the prediction.`;
     drawComparables(comparables, value);
     fillTable(comparables, others);
     byId("comparables").hidden = false;
@@ -194,7 +193,7 @@ function offerNewCategory(select, name, index) {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
+  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated, log_target: logTarget } = about);
   byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");

@@ -61,10 +61,11 @@ class PredictionService:
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
-        `lower_bound` is 0 where no known value is negative, `upper_bound` 100 for a share in %, and
-        both are None elsewhere. `calibrated_std` is whether the standard deviation is calibrated,
-        as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
-        instead of its parts. `allow_missing` is whether values may be missing.
+        `log_target` is whether the model is fitted to the logarithm. `lower_bound` is 0 where no
+        known value is negative, `upper_bound` 100 for a share in %, and both are None elsewhere.
+        `calibrated_std` is whether the standard deviation is calibrated, as that of a blend.
+        `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
+        `allow_missing` is whether values may be missing.
         """
         calibration = self._calibration
         possible = TargetRange.of(self.target, self._target.invert(self._twin.anchors_y_))
@@ -73,6 +74,7 @@ class PredictionService:
         return {
             "name": self.name,
             "target": self.target,
+            "log_target": self._target.is_log,
             "lower_bound": lower,
             "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
