@@ -86,7 +86,7 @@ def test_adjustments_of_a_logarithm_sum_to_the_difference_of_values(files):
 def test_grid_has_all_columns_and_fits_the_terminal(files, width):
     result = run("model.twin", "new.csv", "--label", "sample", "--rows", "S33", columns=width)
     assert result.exit_code == 0, result.output
-    *grid, last = result.stdout.splitlines()
+    *grid, _, last = result.stdout.splitlines()
     assert last.endswith("The weighted mean of all adjusted values is the prediction.")
     (row,) = read_json("model.twin", "new.csv", "--label", "sample", "--rows", "S33")
     for case in row["comparables"]:
