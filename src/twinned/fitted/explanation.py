@@ -118,7 +118,7 @@ def tabulate_estimates(
     return table if n_outputs > 1 else table.drop(columns="output")
 
 
-def _weighted_mean(values: Floats, weights: Floats) -> Floats:
+def _weighted_mean(values: np.ndarray, weights: Floats) -> Floats:
     """(query, anchor, output) → (query, output); the plain mean where all weights are zero."""
     total = weights.sum(axis=1, keepdims=True)
     shares = np.where(total > 0, weights / np.where(total > 0, total, 1.0), 1 / weights.shape[1])
@@ -267,18 +267,13 @@ def group_cases(
     known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
     by_feature = target.invert_adjustments(adjustments, known_y, estimates)
     numbers = table["anchor"], known_y, estimates, table["weight"], table["count"]
-    cases = [
-        ComparableCase(
-            anchor,
-            anchor_label(anchors, anchor),
-            *of_case,
-            decode_row(anchors, anchor, names) if anchor >= 0 else {},
-            {} if np.isnan(parts).any() else dict(zip(names, parts.tolist(), strict=True)),
-        )
-        for anchor, *of_case, parts in zip(
-            *(column.tolist() for column in numbers), by_feature, strict=True
-        )
-    ]
+    cases = []
+    for anchor, known, estimate, weight, count, row in zip(
+        *(column.tolist() for column in numbers), by_feature, strict=True
+    ):
+        label, values = anchor_label(anchors, anchor), decode_row(anchors, anchor, names)
+        parts = {} if np.isnan(row).any() else dict(zip(names, row.tolist(), strict=True))
+        cases.append(ComparableCase(anchor, label, known, estimate, weight, count, values, parts))
     fitted_estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
     found = []
     for _, rows in sorted(table.groupby("query").indices.items()):
@@ -309,7 +304,9 @@ def anchor_label(anchors: Anchors, anchor: int) -> str:
 
 
 def decode_row(anchors: Anchors, anchor: int, names: list[str]) -> dict[str, Value]:
-    """The values of an anchor by the names of the features."""
+    """The values of an anchor by the names of the features; none of all other cases."""
+    if anchor < 0:
+        return {}
     schema, row = anchors.schema, anchors.X[anchor].tolist()
     values: dict[str, Value] = {}
     columns = zip(names, schema.kinds, schema.categories, row, strict=True)

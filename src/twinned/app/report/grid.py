@@ -56,9 +56,8 @@ def make_grid(values: dict[str, Value], prediction: float, found: ComparableCase
         return [("", show_number(value, spec)) for value in values]
 
     def cell(case: ComparableCase, name: str) -> tuple[str, str]:
-        adjustment = case.adjustments.get(name)
-        number = show_number(adjustment, f"+{spec}") if adjustment else ""
-        return _value_text(case.values, name), number
+        number = show_number(case.adjustments.get(name, 0.0), f"+{spec}")
+        return _value_text(case.values, name), number if set(number) & set("123456789") else ""
 
     lines = [("known value", "", numbers(case.known for case in cases))]
     for name in features:
