@@ -113,7 +113,9 @@ def summary(runs, budget, alone):
     runs["se"] = np.hypot(runs["rmse_se"], runs["out_of_fold_se"])
     runs["apart"] = (runs["rmse"] - runs["out_of_fold_rmse"]) / runs["se"]
     order = {key: number for number, key in enumerate(DATASETS)}
-    runs = runs.sort_values(["dataset", "seed"], key=lambda column: column.replace(order))
+    runs = runs.sort_values(
+        ["dataset", "seed"], key=lambda column: column.map(lambda key: order.get(key, key))
+    )
     rows = [
         f"{row.dataset} | {row.seed} | {row.recommended} | {row.conclusion} | {row.rmse:.4g} | "
         f"{row.best} | {row.best_rmse:.4g} | {row.ratio:.3f} ({row.ratio_se:.3f}) | "

@@ -139,7 +139,8 @@ def test_a_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatc
     twinned.save(twin, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
-        np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))
+        results = (pd.DataFrame(getattr(own, name)(X[:5])) for own in (loaded, twin))
+        pd.testing.assert_frame_equal(*results, check_exact=True)
 
 
 @pytest.fixture(scope="module")

@@ -19,17 +19,29 @@ def table():
     return X, np.exp(X["size"].fillna(0.5) + (X["kind"] == "u")).to_numpy()
 
 
+def check_sums(comparables, prediction, log_target):
+    """Weights sum to one, and weighted estimates to the prediction, of logarithms after a log."""
+    apply = np.log if log_target else np.asarray
+    every = [*comparables.cases, comparables.others]
+    weights = np.array([case.weight for case in every])
+    estimates = apply([case.estimate for case in every])
+    assert weights.sum() == pytest.approx(1)
+    assert weights @ estimates == pytest.approx(float(apply(prediction)), rel=1e-9)
+    alone = weights[:-1] @ estimates[:-1] / weights[:-1].sum()
+    assert apply(comparables.estimate) == pytest.approx(alone)
+    assert comparables.as_dict()["others"]["weight"] == weights[-1]
+
+
 @pytest.mark.parametrize("log_target", [False, True])
 def test_cases_are_the_rows_of_explain(table, log_target):
     X, y = table
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     model = TargetTransform(log_target).wrap(TwinRegressor(base, random_state=0)).fit(X, y)
-    found = find_comparables(model, X[:4], 30)
-    cases_by_row = [each.cases for each in found]
-    assert [each.others for each in found] == [None] * 4
+    cases_by_row = find_comparables(model, X[:4], 30)
     explained = split_target(model)[0].explain(X[:4], n=30)
-    cases = [case for cases_of_row in cases_by_row for case in cases_of_row]
-    assert list(map(len, cases_by_row)) == [30] * 4
+    cases = [case for comparables in cases_by_row for case in comparables.cases]
+    assert [len(comparables.cases) for comparables in cases_by_row] == [30] * 4
+    assert all(comparables.others is None for comparables in cases_by_row)
     assert [case.anchor for case in cases] == explained["anchor"].tolist()
     back = np.exp if log_target else np.asarray
     np.testing.assert_allclose([case.estimate for case in cases], back(explained["estimate"]))
@@ -40,9 +52,11 @@ def test_cases_are_the_rows_of_explain(table, log_target):
         known = X.iloc[case.anchor]
         assert case.values["kind"] == (None if pd.isna(known["kind"]) else known["kind"])
         assert case.values["size"] == (None if pd.isna(known["size"]) else known["size"])
-    plain = find_comparables(model, X[:1], 2, adjustments=False)[0].cases
-    assert [case.estimate for case in plain] == [case.estimate for case in cases_by_row[0][:2]]
-    assert "adjustments" not in plain[0].as_dict()
+    (few,) = find_comparables(model, X[:1], 2, adjustments=False)
+    estimates = [case.estimate for case in few.cases]
+    assert estimates == [case.estimate for case in cases[:2]]
+    assert "adjustments" not in few.cases[0].as_dict()
+    check_sums(few, model.predict(X[:1])[0], log_target)
     assert "adjustments" in cases[0].as_dict()
 
 

@@ -19,7 +19,11 @@ def test_anchors_of_equal_weight_are_sorted_by_distance(data):
     twin = TwinRegressor(Ridge()).fit(X, y)
     table = twin.explain(X[:4], n=3, metric="euclidean")
     assert list(table.columns) == COLUMNS
-    assert len(table) == 4 * (3 + 1)
+    assert len(table) == 16
+    others = table[table["anchor"] == -1]
+    np.testing.assert_allclose(others["weight"], 27 / 30)
+    assert (others["count"] == 27).all()
+    table = table[table["anchor"] >= 0]
     distances = np.linalg.norm(X[:4, None] - X[None], axis=2)
     for query, rows in table[table["anchor"] >= 0].groupby("query"):
         np.testing.assert_array_equal(rows["anchor"], np.argsort(distances[query])[:3])
@@ -67,7 +71,7 @@ def test_several_outputs_have_rows_of_their_own(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, np.column_stack([y, -2 * y]))
     table = twin.explain(X[:2], n=4)
-    assert len(table) == 2 * 2 * (4 + 1)
+    assert len(table) == 2 * 2 * 5
     np.testing.assert_allclose(
         table.query("output == 1")["anchor_y"], -2 * table.query("output == 0")["anchor_y"]
     )
@@ -76,3 +80,15 @@ def test_several_outputs_have_rows_of_their_own(data):
 def test_more_comparables_than_anchors_returns_all(data):
     X, y = data
     assert len(TwinRegressor(Ridge()).fit(X[:5], y[:5]).explain(X[:1], n=50)) == 5
+
+
+def test_copies_are_one_case_with_a_count(data):
+    X, y = data
+    X, y = np.concatenate([X, X[:1], X[:1]]), np.concatenate([y, y[:1], y[:1]])
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    table = twin.explain(X[:1] + 0.01, n=2, metric="euclidean")
+    assert table["anchor"].tolist()[0] == 0
+    assert table["count"].tolist() == [3, 1, 28]
+    np.testing.assert_allclose(table["weight"], [3 / 32, 1 / 32, 28 / 32])
+    prediction = (table["weight"] * table["estimate"]).sum()
+    assert prediction == pytest.approx(twin.predict(X[:1] + 0.01)[0])

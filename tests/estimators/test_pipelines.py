@@ -29,7 +29,7 @@ def test_results_are_those_of_the_last_step_for_transformed_rows(blend):
     found = explain(blend, X[NEW], 2, adjustments=True)
     expected = twin.explain(rows, 2, adjustments=True)
     np.testing.assert_array_equal(found["estimate"], expected["estimate"])
-    assert found["query"].tolist() == np.repeat(X.index[NEW], 2).tolist()
+    assert found["query"].tolist() == np.repeat(X.index[NEW], 3).tolist()
     np.testing.assert_array_equal(query(blend, X[NEW], 3), query(twin, rows, 3))
 
 

@@ -114,7 +114,7 @@ def test_all_methods_of_a_twin_are_available():
     np.testing.assert_allclose(estimates.mean(axis=1), mean)
     assert std.shape == mean.shape
     assert semi.loop_inconsistency(X[:4]).shape == (4,)
-    assert len(semi.explain(X[:4], n=2)) == 8
+    assert len(semi.explain(X[:4], n=2)) == 12
     assert semi.predict_difference(X[:4], X[4:8]).shape == (4,)
     richer = semi.add_anchors(X[WITHOUT], y[WITHOUT])
     assert len(richer.twin_.anchors_X_) == 50

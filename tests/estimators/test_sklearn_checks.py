@@ -42,16 +42,14 @@ def expected_failures(estimator):
     return next(known for twin, known in TWINS + OTHER_TWINS if repr(twin) == repr(estimator))
 
 
-@parametrize_with_checks(
-    [twin for twin, _ in TWINS], expected_failed_checks=expected_failures, xfail_strict=True
-)
+@parametrize_with_checks([twin for twin, _ in TWINS], expected_failed_checks=expected_failures)
 def test_sklearn_check(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [twin for twin, _ in OTHER_TWINS], expected_failed_checks=expected_failures, xfail_strict=True
+    [twin for twin, _ in OTHER_TWINS], expected_failed_checks=expected_failures
 )
 def test_sklearn_check_of_other_bases(estimator, check):
     check(estimator)

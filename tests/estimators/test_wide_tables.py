@@ -38,14 +38,14 @@ def wide(rng):
 def test_same_as_a_table_of_the_selected_features(wide, caplog, tmp_path):
     X, y = wide
     with caplog.at_level(logging.INFO, logger="twinned"):
-        twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
+        twin = TwinRegressor(cv=0, random_state=0).fit(X[:30], y[:30])
     assert f"{MAX_FEATURES} most important of {X.shape[1]} features" in caplog.text
     selected = twin.selected_features_
     assert len(selected) == MAX_FEATURES
     assert {0, X.shape[1] - 1} <= set(selected)
     assert not {1, 2} & set(selected)
     assert twin.estimator_.n_features_in_ == 3 * MAX_FEATURES
-    smaller = TwinRegressor(random_state=0).fit(X[:30][:, selected], y[:30])
+    smaller = TwinRegressor(cv=0, random_state=0).fit(X[:30][:, selected], y[:30])
     np.testing.assert_array_equal(twin.predict(X[30:]), smaller.predict(X[30:][:, selected]))
     # one query builds pairs, many take the fast path
     many = np.tile(X[30:], (40, 1))

@@ -290,6 +290,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             data = validate_training_rows(
                 self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
             )
+            data = replace(data, fold=given_folds(self.cv, data.matrix, data.targets, data.groups))
             if data.weight is not None:
                 data = data.of_positive_weight()
                 data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
@@ -362,7 +363,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _fit_folds(self, data: TrainingRows) -> None:
         """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
         rows = data.take(data.known)
-        fold = given_folds(self.cv, rows.matrix, rows.y, rows.groups)
+        fold = rows.fold
         if fold is None and (n_folds := self._n_folds(len(rows))):
             codes = equal_features(rows.matrix, n_folds)
             if rows.groups is not None:
@@ -372,7 +373,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             fold = fold_numbers([held_out for _, held_out in drawn])
         if fold is None:
             return
-        predicted = np.empty(rows.targets.shape)
+        predicted = np.empty((len(rows), self.anchors_y_.size // len(rows)))
         for number in np.unique(fold):
             twin, held_out = copy.copy(self), fold == number
             twin._pair_share = _FOLD_PAIR_SHARE
@@ -380,9 +381,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 training = np.delete(np.arange(len(data)), data.known[held_out])
                 twin._fit_rows(data.take(training), None, None)
                 fitted = twin.fitted_
-                mean, _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
-            predicted[held_out] = fitted.squeeze(mean)
-        self.set_out_of_fold(predicted, fold)
+                predicted[held_out], _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
+        self.set_out_of_fold(predicted.reshape(self.anchors_y_.shape), fold)
 
     def _n_folds(self, n_rows: int) -> int:
         """The number of folds of n known rows; 0 for none."""

@@ -93,7 +93,7 @@ def test_neural_twin(compiler, neural_twin, queries, run_c):
     flags = SANITIZERS if compiler == "gcc" else ()
     compiled = run_c(neural_twin, queries, compiler, flags)
     assert_close(compiled, neural_twin, queries)
-    nearest = neural_twin.explain(queries, n=1)["anchor"].to_numpy()
+    nearest = neural_twin.explain(queries, n=1)["anchor"].to_numpy()[::2]  # without all others
     np.testing.assert_array_equal(compiled.nearest, nearest)
 
 
