@@ -73,7 +73,8 @@ display = ComparablesDisplay.from_estimator(
 # ## The adjustment grid
 #
 # The same as a table: the adjustments of the features sum to `difference`, and `anchor_y` plus
-# `difference` is `estimate`.
+# `difference` is `estimate`. The last row has the weighted means of all other sales, so that the
+# weighted estimates sum to the prediction.
 
 # %%
 grid = model.explain(flats[new].iloc[[2]], n=5, adjustments=True)
@@ -81,7 +82,8 @@ grid
 
 # %%
 features = list(flats.columns)
-print(np.allclose(grid[features].sum(axis=1), grid["difference"]))
+sales = grid[grid["anchor"] >= 0]
+print(np.allclose(sales[features].sum(axis=1), sales["difference"]))
 
 # %% [markdown]
 # The column `weight` is the share of a sale in the prediction: all 80 sales have the same share

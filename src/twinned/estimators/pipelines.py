@@ -55,8 +55,8 @@ def explain(model: Any, X: Any, n: int = 5, *, adjustments: bool = False) -> pd.
     >>> from twinned.datasets import make_wsb
     >>> X, y = make_wsb(40, random_state=0)
     >>> model = make_pipeline(StandardScaler(), TwinRegressor(Ridge())).fit(X[:30], y[:30])
-    >>> explain(model, X[30:], n=2).shape
-    (20, 7)
+    >>> explain(model, X[30:], n=2).shape  # with a row of all other cases for each query
+    (30, 8)
     """
     twin, transform = unwrap(model)
     if not hasattr(twin, "explain"):
