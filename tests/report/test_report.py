@@ -145,6 +145,19 @@ def test_comparables_add_up(table, log_target):
         assert sum(float(share.split()[0]) for _, share in shares) == pytest.approx(100, abs=0.05)
 
 
+def test_near_cases_have_the_local_weights_of_the_model(rng):
+    X = pd.DataFrame(rng.uniform(size=(60, 2)), columns=["a", "b"])
+    diagnosis = quick_diagnosis(X, np.sin(3 * X["a"]) + X["b"] ** 2)  # errors of ridge are smooth
+    assert diagnosis.twin.local_power_ > 0
+    for query in collect(diagnosis, title="t")["comparables"]:
+        cases = [*query["comparables"], query["others"]]
+        weights, estimates = ([case[name] for case in cases] for name in ("weight", "estimate"))
+        assert sorted(weights[:5], reverse=True) == weights[:5]
+        assert weights[0] > 5 / 60
+        predicted = diagnosis.out_of_fold["prediction"][query["row"] - 1]
+        assert np.dot(weights, estimates) == pytest.approx(predicted, rel=1e-9)
+
+
 def test_copies_are_one_case(table):
     rows = [*range(60), *range(20)]
     X, y = table[0].iloc[rows].reset_index(drop=True), np.asarray(table[1])[rows]
