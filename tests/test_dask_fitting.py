@@ -69,9 +69,9 @@ def test_blend(tasks: Any) -> None:
 
 def test_cross_conformal(tasks: Any) -> None:
     twin = TwinRegressor(Ridge(), random_state=0)
-    expected = cross_conformal(twin, X, y, cv=3).predict_interval(X)
+    expected = cross_conformal(twin, X, y, cv=3, random_state=0).predict_interval(X)
     with parallel_config(backend="dask"):
-        found = cross_conformal(twin, X, y, cv=3).predict_interval(X)
+        found = cross_conformal(twin, X, y, cv=3, random_state=0).predict_interval(X)
     assert tasks() > 0
     assert_allclose(found, expected, rtol=1e-12)
 

@@ -154,7 +154,8 @@ def fit_clone(model, X, y, rows, groups=None):
     several = groups is not None and len(np.unique(groups[rows])) > 1
     options = {"groups": groups[rows]} if several and has_fit_parameter(model, "groups") else {}
     with one_thread_if_remote():
-        copied = model.clone_for_folds() if hasattr(model, "clone_for_folds") else clone(model)
+        is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
+        copied = model.clone_for_folds() if is_fold else clone(model)
         return copied.fit(safe_indexing(X, rows), y[rows], **options)
 
 

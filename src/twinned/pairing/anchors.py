@@ -234,18 +234,26 @@ def select_local_weights(
 
     Errors (row, output) are out of fold. Rows of the same fold are not used: their errors are those
     of the same model, and alike also where the model that is fitted to all rows does not err so.
+    The fall of the mean squared error must be twice its standard error: so few rows with large
+    errors do not decide.
     """
     compared = np.random.RandomState(0).permutation(len(errors))[:_MAX_COMPARED]
+    weight = np.ones(len(compared)) if sample_weight is None else sample_weight[compared]
 
-    def error(strategy: GPWeights) -> float:
-        rest = remaining_errors(strategy, metric, features, errors, fold, sample_weight, compared)
-        weight = None if sample_weight is None else sample_weight[compared]
-        return float(np.average((rest**2).sum(axis=1), weights=weight))
+    def squares(power: float) -> Floats:
+        parts = metric, features, errors, fold, sample_weight, compared
+        return (remaining_errors(GPWeights(power), *parts) ** 2).sum(axis=1)
 
-    # twice the gain, as errors are squared
-    equal, strategies = error(GPWeights(0.0)), [GPWeights(power) for power in _POWERS]
-    least, best = min(((error(each), each) for each in strategies), key=lambda pair: pair[0])
-    return best if least < (1 - _LEAST_GAIN) ** 2 * equal else None
+    equal, best, largest = squares(0.0), None, 0.0
+    for power in _POWERS:
+        falls = equal - squares(power)
+        fall = float(np.average(falls, weights=weight))
+        error = np.sqrt(np.average((falls - fall) ** 2, weights=weight) / len(falls))
+        # twice the gain, as errors are squared
+        least = max(2 * error, 2 * _LEAST_GAIN * np.average(equal, weights=weight))
+        if fall > max(least, largest):
+            best, largest = GPWeights(power), fall
+    return best
 
 
 def remaining_errors(
