@@ -618,11 +618,11 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     def _local_corrections(self, fold: Indices) -> Floats:
         """(anchor,): what the local weights add to the out-of-fold predictions of the anchors."""
-        parts = self._error_parts(fold)
-        rest = remaining_errors(GPWeights(self.local_power_), *parts, np.arange(len(fold)))
-        return (parts[2] - rest)[:, 0]
+        metric, features, errors, _, weight = self._error_parts(fold)
+        parts = metric, features, errors, fold, weight, np.arange(len(fold))
+        return (errors - remaining_errors(GPWeights(self.local_power_), *parts))[:, 0]
 
-    def _error_parts(self, fold: Indices) -> tuple[Any, ...]:
+    def _error_parts(self, fold):
         anchors, errors = self._anchors, np.asarray(self.anchor_errors_)
         errors = errors.reshape(len(errors), -1)
         return anchors.metric, anchors.features, errors, fold, anchors.weights

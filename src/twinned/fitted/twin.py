@@ -279,7 +279,7 @@ class QueryBlock:
     def _process_weights(self, strategy: GPWeights) -> Floats:
         """(query, anchor) weights by the process of the learned metric."""
         metric = self.twin.anchors.metric
-        return strategy.bind(metric)(self.distances_after(metric.in_length_scales), None, None)
+        return strategy.weigh(self.distances_after(metric.in_length_scales), metric.noise)
 
     @property
     def shares(self) -> Floats:
@@ -390,7 +390,8 @@ class FittedTwin:
         """
 
         def call(block: QueryBlock) -> Result:
-            estimates, details = block.anchor_estimates, (np.empty((0, 0)),) * 2
+            estimates, nothing = block.anchor_estimates, np.empty((0, 0))
+            details: tuple[Floats, Floats] = nothing, nothing
             if metric is not None:
                 details = block.anchor_shares, block.distances(metric)
             return function(block.rows, AnchorEstimates(block.anchor_indices, estimates, *details))

@@ -13,7 +13,6 @@ different rows do from their predictions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -29,6 +28,7 @@ _LEAST_REPLICATED = 20  # distinct rows that occur more than once
 # Powers of local weights that are compared, the least relative fall of the error for any, and the
 # number of rows by which it is measured.
 _POWERS, _LEAST_GAIN, _MAX_COMPARED = (1.0, 2.0, 4.0), 0.02, 1000
+_LEAST_ROWS = 50  # for local weights
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
@@ -174,33 +174,20 @@ class GPWeights(BaseEstimator):
     def __init__(self, power: float = 1.0) -> None:
         self.power = power
 
-    def bind(self, metric: LearnedMetric) -> WeightStrategy:
-        """The strategy for distances in length scales, with the noise of a fitted process."""
-        power = check_real("power of GPWeights", self.power)
-        return partial(_inverse_process_variance, noise=metric.noise, power=power)
+    def weigh(self, distances: Floats, noise: float) -> Floats:
+        """(query, anchor) weights by distances in length scales and the noise of the process.
 
+        They are in units of that of an anchor at distance zero.
 
-def _inverse_process_variance(
-    distances: Floats,
-    estimates: Floats | None,
-    anchor_indices: Indices | None,
-    *,
-    noise: float,
-    power: float = 1.0,
-) -> Floats:
-    """(query, anchor) powers of inverse variances of y at the query, given the anchor.
-
-    They are in units of that of an anchor at distance zero.
-
-    >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, noise=0.5)
-    array([[1.        , 0.55555556]])
-    """
-    root = np.sqrt(5.0) * distances
-    correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
-    # the variance without an anchor is total, and that at distance zero (total² − 1) / total
-    total = 1.0 + noise
-    weights: Floats = ((total**2 - 1.0) / (total**2 - correlation**2)) ** power
-    return weights
+        >>> GPWeights().weigh(np.array([[0.0, 99.0]]), noise=0.5)
+        array([[1.        , 0.55555556]])
+        """
+        root = np.sqrt(5.0) * distances
+        correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        # the variance without an anchor is total, and that at distance zero (total² − 1) / total
+        total, power = 1.0 + noise, check_real("power of GPWeights", self.power)
+        weights: Floats = ((total**2 - 1.0) / (total**2 - correlation**2)) ** power
+        return weights
 
 
 def as_weight_strategy(weights: object) -> WeightStrategy | GPWeights:
@@ -234,9 +221,11 @@ def select_local_weights(
 
     Errors (row, output) are out of fold. Rows of the same fold are not used: their errors are those
     of the same model, and alike also where the model that is fitted to all rows does not err so.
-    The fall of the mean squared error must be twice its standard error: so few rows with large
-    errors do not decide.
+    The fall of the mean squared error counts less its standard error, so that few rows with large
+    errors do not decide, and fewer than 50 rows show too little.
     """
+    if len(errors) < _LEAST_ROWS:
+        return None
     compared = np.random.RandomState(0).permutation(len(errors))[:_MAX_COMPARED]
     weight = np.ones(len(compared)) if sample_weight is None else sample_weight[compared]
 
@@ -244,14 +233,14 @@ def select_local_weights(
         parts = metric, features, errors, fold, sample_weight, compared
         return (remaining_errors(GPWeights(power), *parts) ** 2).sum(axis=1)
 
-    equal, best, largest = squares(0.0), None, 0.0
+    equal, best = squares(0.0), None
+    # twice the gain, as errors are squared
+    largest = 2 * _LEAST_GAIN * float(np.average(equal, weights=weight))
     for power in _POWERS:
         falls = equal - squares(power)
         fall = float(np.average(falls, weights=weight))
-        error = np.sqrt(np.average((falls - fall) ** 2, weights=weight) / len(falls))
-        # twice the gain, as errors are squared
-        least = max(2 * error, 2 * _LEAST_GAIN * np.average(equal, weights=weight))
-        if fall > max(least, largest):
+        fall -= np.sqrt(np.average((falls - fall) ** 2, weights=weight) / len(falls))
+        if fall > largest:
             best, largest = GPWeights(power), fall
     return best
 
@@ -284,7 +273,7 @@ def other_fold_shares(
     """(row, anchor) weights of the anchors of other folds, which sum to one."""
     scaled = metric.in_length_scales(features)
     distances = distance_matrix(scaled[rows], scaled, "euclidean")
-    weights = strategy.bind(metric)(distances, None, None) * (fold[rows][:, None] != fold)
+    weights = strategy.weigh(distances, metric.noise) * (fold[rows][:, None] != fold)
     weights = weights if sample_weight is None else weights * sample_weight
     return weights / weights.sum(axis=1, keepdims=True)
 

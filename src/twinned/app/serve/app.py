@@ -15,6 +15,7 @@ import socket
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -205,7 +206,7 @@ def _render_page(page: str, service: PredictionService) -> Response:
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 
 
-def _parse_file(body: bytes, options: dict[str, str]) -> Table:
+def _parse_file(body: bytes, options: dict[str, Any]) -> Table:
     """Return a CSV or Excel file as a table; what `options` do not specify is detected."""
     if unknown := [name for name in options if name not in _READ_OPTIONS]:
         known = ", ".join(("confidence", *_READ_OPTIONS))

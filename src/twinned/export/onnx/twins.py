@@ -90,6 +90,7 @@ class _TwinGraph:
         The share is that of anchors that equal the query, whose known values stand for errors.
         """
         assert self._state.local_weights is not None
+        assert self._state.errors is not None
         metric = self._state.anchors.metric
         distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
         weights = self._process_weights(distances, self._state.local_weights.power)
