@@ -222,12 +222,14 @@ def select_local_weights(
     Errors (row, output) are out of fold. Rows of the same fold are not used: their errors are those
     of the same model, and alike also where the model that is fitted to all rows does not err so.
     The fall of the mean squared error counts less its standard error, so that few rows with large
-    errors do not decide, and fewer than 50 rows show too little.
+    errors do not decide, and fewer than 50 distinct rows show too little.
     """
-    if len(errors) < _LEAST_ROWS:
-        return None
     compared = np.random.RandomState(0).permutation(len(errors))[:_MAX_COMPARED]
     weight = np.ones(len(compared)) if sample_weight is None else sample_weight[compared]
+    weight = weight / weight.sum()
+    first, codes = distinct_rows(features[compared])
+    if len(first) < _LEAST_ROWS:
+        return None
 
     def squares(power: float) -> Floats:
         parts = metric, features, errors, fold, sample_weight, compared
@@ -235,12 +237,13 @@ def select_local_weights(
 
     equal, best = squares(0.0), None
     # twice the gain, as errors are squared
-    largest = 2 * _LEAST_GAIN * float(np.average(equal, weights=weight))
+    largest = 2 * _LEAST_GAIN * float(weight @ equal)
     for power in _POWERS:
         falls = equal - squares(power)
-        fall = float(np.average(falls, weights=weight))
-        fall -= np.sqrt(np.average((falls - fall) ** 2, weights=weight) / len(falls))
-        if fall > largest:
+        mean = float(weight @ falls)
+        # rows of equal features are not independent, and repeated rows are a weight
+        deviations = np.bincount(codes, weights=weight * (falls - mean))
+        if (fall := mean - np.sqrt(np.sum(deviations**2))) > largest:
             best, largest = GPWeights(power), fall
     return best
 
