@@ -22,8 +22,8 @@ WEIGHTS_BY_DRAWING = {
 }
 LOCAL_WEIGHTS = {
     "check_sample_weight_equivalence_on_dense_data": (
-        "the check gives folds, and a search finds the length scales of local weights: with repeated "
-        "rows, they are not the same"
+        "the check gives folds, and a search finds the length scales of local weights, which are "
+        "not the same with repeated rows"
     )
 }
 TWINS = [
