@@ -203,8 +203,7 @@ def test_features_beyond_the_largest_are_summed():
     assert adjusted.split()[-1] == f"{estimate:.1f}"
 
 
-@pytest.mark.parametrize("model", ["model", "log"])
-@pytest.mark.parametrize("k", [3, 99])
+@pytest.mark.parametrize(("model", "k"), [("model", 3), ("log", 3), ("model", 99)])
 def test_weighted_values_sum_to_the_prediction(files, model, k):
     rows = read_json(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4")
     result = run(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4", columns=999)
