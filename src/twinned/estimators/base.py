@@ -265,8 +265,8 @@ class TwinMethods(RegressorMixin):
         """(n_features_in_,) relevance of the features for y, which sums to 1.
 
         Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
-        feature. The process is fitted in the fit of a blend, where a strategy needs the learned
-        metric, and when intervals are stored; else to the anchors when it is first needed.
+        feature. The process is fitted in the fit of a blend or with folds, where a strategy needs
+        the learned metric, and when intervals are stored; else when it is first needed.
         """
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)

@@ -130,8 +130,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
     cv : int, splitter, iterable or None, default=None
-        Folds that are fitted, too, for out-of-fold errors of the anchors. With them, the
-        estimate from an anchor b is y(b) plus the prediction of the query minus the out-of-fold
+        Folds of which models are fitted, too, for the out-of-fold errors of the anchors. With them,
+        the estimate from an anchor b is y(b) plus the prediction of the query minus the out-of-fold
         prediction of b, so that estimates differ as much as the model errs, and near anchors have
         more weight where that predicts the errors of other folds better. 0 is none: then the
         differences are those of a model that was fitted to the anchors. None is 5 with the default
@@ -270,7 +270,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             or, where y is NaN, infinite. Censored rows are fitted with the values that a Gaussian
             process expects within the bounds, and are no anchors.
         groups : array of shape (n,), default=None
-            Groups of rows that are held out together, by a search as base estimator.
+            Groups of rows that are held out together, by the folds of `cv` and by a search as base
+            estimator.
         """
         bounds = y_lower, y_upper
         validation = {"X_val": X_val, "y_val": y_val}
