@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +33,7 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import LocalErrors
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.formatting import ResultTable
@@ -276,7 +275,8 @@ class AutoTwinRegressor(BaseTwin):
         self._store_rows(rows.rows, anchors)
         self.set_out_of_fold(self._anchor_predictions @ blend.weights, rows.anchor_folds)
         if self.local_power_:
-            nested = self.out_of_fold_prediction_ + self._local_corrections(rows.anchor_folds)
+            local = LocalErrors(self._anchors, self.anchor_errors_, rows.anchor_folds)
+            nested = self.out_of_fold_prediction_ + local.predict(self.local_power_)
             self.out_of_fold_prediction_ = nested
             self.blend_["rmse"], _ = rmse_and_error(nested, anchors.y, anchors.weight)
 
@@ -394,11 +394,6 @@ class AutoTwinRegressor(BaseTwin):
     def blend_model_(self) -> BlendModel:
         """The difference model of the blend."""
         return self._make_model()
-
-    @property
-    def fitted_(self) -> FittedTwin:
-        """The blend with its anchors, in which known values of replicates have more weight."""
-        return replace(super().fitted_, replicate_correlation=self.replicate_correlation_)
 
     def _make_model(self) -> BlendModel:
         parts = self.member_weights_, self._spread_weights, self._anchor_predictions

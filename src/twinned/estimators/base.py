@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -25,7 +24,7 @@ from twinned.fitted.sampling import (
     predict_jointly,
     probability_positive,
 )
-from twinned.fitted.twin import Anchors, FittedTwin, Queries, RowScale
+from twinned.fitted.twin import Anchors, FittedTwin, LocalErrors, Queries, RowScale
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import limit_threads, parse_memory_limit
@@ -33,8 +32,6 @@ from twinned.pairing.anchors import (
     GPWeights,
     as_anchor_strategy,
     as_weight_strategy,
-    remaining_errors,
-    select_local_weights,
 )
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
@@ -474,18 +471,12 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     # by which they are weighted, 0 for equal weights
     anchor_errors_: Floats | None = None
     local_power_: float = 0.0
+    replicate_correlation_: float = 0.0  # by which blends weight anchors that equal the query
     target_name_: str  # only of a model that the command line fitted
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:
         """The fitted difference model, for the present parameters."""
-
-    def _reuse_model(self, is_current: Callable[[Any], bool], make: Callable[[], Any]) -> Any:
-        """The model that was last bound to the anchors, if it is current, or a new one."""
-        models = self._anchors.models
-        if not models or not is_current(models[0]):
-            models[:] = [make()]
-        return models[0]
 
     @property
     def has_single_target(self) -> bool:
@@ -512,6 +503,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             weight_strategy=as_weight_strategy(self.weights),
             memory_limit=parse_memory_limit(self.memory_limit),
             n_jobs=self.n_jobs,
+            replicate_correlation=self.replicate_correlation_,
         )
         if self.anchor_errors_ is None or not fitted.uses_all_anchors_equally:
             return fitted
@@ -529,7 +521,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         check_is_fitted(self)
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
-        return Queries(schema, self._row_scale(), matrix)
+        return Queries(schema, self._anchors.scale, matrix)
 
     def with_symmetric(self, symmetric: bool) -> Self:
         """The same fitted twin, evaluated in both orders of a pair or in one."""
@@ -598,10 +590,15 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     def set_groups(self, groups: Indices) -> None:
         """Set codes of groups of anchors (anchor,); stored intervals are discarded."""
-        errors, power = self.anchor_errors_, self.local_power_
-        anchors = replace(self._anchors, groups=groups, fitted_metric=self._anchors.known_metric)
-        self._store_anchors(anchors, self.anchor_rows_)
-        self.anchor_errors_, self.local_power_ = errors, power
+        for name in ("intervals_", "applicability_"):
+            self.__dict__.pop(name, None)
+        anchors = self._anchors
+        self._anchors = replace(anchors, groups=groups, fitted_metric=anchors.known_metric)
+        self.anchor_groups_ = groups
+
+    def store_intervals(self, intervals: dict[str, Any]) -> None:
+        """Store a calibration, and learn the metric now, as intervals need it."""
+        self.intervals_, self._learned_metric = intervals, tuple(self._anchors.metric)
 
     def set_out_of_fold(self, predicted: Floats, fold: Indices | None = None) -> None:
         """Set the errors of (anchor, …) out-of-fold predictions, and select local weights.
@@ -613,19 +610,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         errors = anchors.y - predicted
         self.anchor_errors_ = errors - np.average(errors, axis=0, weights=anchors.weights)
         if fold is not None:
-            local = select_local_weights(*self._error_parts(fold))
-            self.local_power_ = 0.0 if local is None else float(local.power)
-
-    def _local_corrections(self, fold: Indices) -> Floats:
-        """(anchor,): what the local weights add to the out-of-fold predictions of the anchors."""
-        metric, features, errors, _, weight = self._error_parts(fold)
-        parts = metric, features, errors, fold, weight, np.arange(len(fold))
-        return (errors - remaining_errors(GPWeights(self.local_power_), *parts))[:, 0]
-
-    def _error_parts(self, fold):
-        anchors, errors = self._anchors, np.asarray(self.anchor_errors_)
-        errors = errors.reshape(len(errors), -1)
-        return anchors.metric, anchors.features, errors, fold, anchors.weights
+            self.local_power_ = LocalErrors(anchors, self.anchor_errors_, fold).best_power()
 
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""

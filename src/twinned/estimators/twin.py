@@ -497,11 +497,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """The difference model; the same object as long as nothing has changed."""
         limit = parse_memory_limit(self.memory_limit)
         cache_bytes = _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
-        parts = self.estimator_, self._features, self._y_unit, self.symmetric, cache_bytes
-        return self._reuse_model(
-            lambda model: model.estimator is self.estimator_ and model.symmetric == self.symmetric,
-            lambda: SklearnDifferenceModel(*parts),
-        )
+        models, kind = self._anchors.models, (self.estimator_, self.symmetric)
+        if not models or (models[0].estimator, models[0].symmetric) != kind:
+            parts = self.estimator_, self._features, self._y_unit, self.symmetric, cache_bytes
+            models[:] = [SklearnDifferenceModel(*parts)]
+        return models[0]
 
     @property
     def pair_columns_(self) -> PairFeatures:

@@ -354,8 +354,8 @@ def store_calibration(twin: Any, calibration: Calibration, groups: Indices | Non
     rows = None if calibration.rows is None else anchors[calibration.rows]
     if groups is not None:
         twin.set_groups(groups[np.argsort(anchors)])
-    twin.intervals_ = replace(calibration, rows=rows, settings=_fingerprint(twin)).to_dict()
-    _ = twin.fitted_.anchors.metric  # learned now, as intervals need it
+    stored = replace(calibration, rows=rows, settings=_fingerprint(twin))
+    twin.store_intervals(stored.to_dict())
 
 
 def _anchor_of_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:

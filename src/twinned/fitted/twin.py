@@ -39,6 +39,7 @@ from twinned.pairing.differences import (
     estimate,
     loop_sum,
 )
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
@@ -48,6 +49,10 @@ _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
+# Powers of local weights that are compared, the least relative fall of the error for any, and the
+# number of rows by which it is measured.
+_POWERS, _LEAST_GAIN, _MAX_COMPARED = (1.0, 2.0, 4.0), 0.02, 1000
+_LEAST_ROWS = 50  # for local weights
 
 
 class RowScale(Protocol):
@@ -93,7 +98,7 @@ class Anchors:
     groups: Indices | None = None  # (anchor,): codes of groups that are held out together
     # neighbor indices by metric, as needed, and the model that was last bound to the anchors
     indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
-    models: list[DifferenceModel] = field(default_factory=list, init=False)
+    models: list[Any] = field(default_factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -121,7 +126,7 @@ class Anchors:
     @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""
-        return Queries(self.schema, self.scale, self.X).take(slice(None))
+        return self.as_queries().encode()
 
     @cached_property
     def features(self) -> Floats:
@@ -163,6 +168,64 @@ class Anchors:
             learned = self.metric if metric == LEARNED else None
             self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
         return self.indices[metric]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalErrors:
+    """Out-of-fold errors of the anchors, and how well those of other anchors predict them.
+
+    Anchors of the same fold are not used: their errors are those of the same model, and alike also
+    where the model that is fitted to all rows does not err so.
+    """
+
+    anchors: Anchors
+    errors: Floats  # (anchor,) or (anchor, output)
+    fold: Indices  # (anchor,)
+
+    def shares(self, power: float, rows: Indices) -> Floats:
+        """(row, anchor) weights of `GPWeights` at these anchors, which sum to one."""
+        metric, weight = self.anchors.metric, self.anchors.weights
+        scaled = metric.in_length_scales(self.anchors.features)
+        weights = GPWeights(power).weigh(distance_matrix(scaled[rows], scaled), metric.noise)
+        weights = weights * (self.fold[rows][:, None] != self.fold)
+        weights = weights if weight is None else weights * weight
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def predict(self, power: float, rows: Indices | None = None) -> Floats:
+        """(row,) or (row, output): weighted means of the errors, at all or these anchors."""
+        rows = np.arange(len(self.errors)) if rows is None else rows
+        blocks = np.array_split(rows, -(-len(rows) // _MAX_COMPARED))
+        return np.concatenate([self.shares(power, block) @ self.errors for block in blocks])
+
+    def best_power(self) -> float:
+        """The power of the weights that predict the errors best; 0 for equal ones.
+
+        The fall of the mean squared error counts less its standard error, so that few rows with
+        large errors do not decide, and fewer than 50 distinct rows show too little.
+        """
+        n_rows, weight = len(self.errors), self.anchors.weights
+        rows = np.random.RandomState(0).permutation(n_rows)[:_MAX_COMPARED]
+        first, codes = distinct_rows(self.anchors.features[rows])
+        if len(first) < _LEAST_ROWS:
+            return 0.0
+        share = np.ones(len(rows)) if weight is None else weight[rows]
+        share = share / share.sum()
+
+        def squares(power: float) -> Floats:
+            remaining = self.errors[rows] - self.predict(power, rows)
+            return (remaining.reshape(len(rows), -1) ** 2).sum(axis=1)
+
+        equal, best = squares(0.0), 0.0
+        # twice the gain, as errors are squared
+        largest = 2 * _LEAST_GAIN * float(share @ equal)
+        for power in _POWERS:
+            falls = equal - squares(power)
+            mean = float(share @ falls)
+            # rows of equal features are not independent, and repeated rows are a weight
+            deviations = np.bincount(codes, weights=share * (falls - mean))
+            if (fall := mean - np.sqrt(np.sum(deviations**2))) > largest:
+                best, largest = power, fall
+        return best
 
 
 def check_predictions(values: Floats) -> Floats:

@@ -20,15 +20,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric, distance_matrix
+from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, check_real
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once
-# Powers of local weights that are compared, the least relative fall of the error for any, and the
-# number of rows by which it is measured.
-_POWERS, _LEAST_GAIN, _MAX_COMPARED = (1.0, 2.0, 4.0), 0.02, 1000
-_LEAST_ROWS = 50  # for local weights
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
@@ -205,80 +201,6 @@ def uses_learned_metric(*strategies: object) -> bool:
         or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
         for strategy in strategies
     )
-
-
-# --- local weights ---
-
-
-def select_local_weights(
-    metric: LearnedMetric,
-    features: Floats,
-    errors: Floats,
-    fold: Indices,
-    sample_weight: Floats | None = None,
-) -> GPWeights | None:
-    """The weights by which errors of other rows predict those of a row best; None for equal ones.
-
-    Errors (row, output) are out of fold. Rows of the same fold are not used: their errors are those
-    of the same model, and alike also where the model that is fitted to all rows does not err so.
-    The fall of the mean squared error counts less its standard error, so that few rows with large
-    errors do not decide, and fewer than 50 distinct rows show too little.
-    """
-    compared = np.random.RandomState(0).permutation(len(errors))[:_MAX_COMPARED]
-    weight = np.ones(len(compared)) if sample_weight is None else sample_weight[compared]
-    weight = weight / weight.sum()
-    first, codes = distinct_rows(features[compared])
-    if len(first) < _LEAST_ROWS:
-        return None
-
-    def squares(power: float) -> Floats:
-        parts = metric, features, errors, fold, sample_weight, compared
-        return (remaining_errors(GPWeights(power), *parts) ** 2).sum(axis=1)
-
-    equal, best = squares(0.0), None
-    # twice the gain, as errors are squared
-    largest = 2 * _LEAST_GAIN * float(weight @ equal)
-    for power in _POWERS:
-        falls = equal - squares(power)
-        mean = float(weight @ falls)
-        # rows of equal features are not independent, and repeated rows are a weight
-        deviations = np.bincount(codes, weights=weight * (falls - mean))
-        if (fall := mean - np.sqrt(np.sum(deviations**2))) > largest:
-            best, largest = GPWeights(power), fall
-    return best
-
-
-def remaining_errors(
-    strategy: GPWeights,
-    metric: LearnedMetric,
-    features: Floats,
-    errors: Floats,
-    fold: Indices,
-    sample_weight: Floats | None,
-    rows: Indices,
-) -> Floats:
-    """(row, output) errors of these rows minus the weighted mean of those of other folds."""
-    parts = []
-    for block in np.array_split(rows, -(-len(rows) // _MAX_COMPARED)):
-        shares = other_fold_shares(strategy, metric, features, fold, sample_weight, block)
-        parts.append(errors[block] - shares @ errors)
-    return np.concatenate(parts)
-
-
-def other_fold_shares(
-    strategy: GPWeights,
-    metric: LearnedMetric,
-    features: Floats,
-    fold: Indices,
-    sample_weight: Floats | None,
-    rows: Indices,
-) -> Floats:
-    """(row, anchor) weights of the anchors of other folds, which sum to one."""
-    scaled = metric.in_length_scales(features)
-    distances = distance_matrix(scaled[rows], scaled, "euclidean")
-    weights = strategy.weigh(distances, metric.noise) * (fold[rows][:, None] != fold)
-    weights = weights if sample_weight is None else weights * sample_weight
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 # --- replicates ---

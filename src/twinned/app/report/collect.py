@@ -27,9 +27,8 @@ from twinned.fitted.explanation import (
 )
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import split_target
-from twinned.fitted.twin import AnchorEstimates, FittedTwin
+from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
 from twinned.models.resources import row_blocks
-from twinned.pairing.anchors import GPWeights, other_fold_shares
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -247,8 +246,8 @@ def _tabulate_out_of_fold(
     estimates is the prediction.
     """
     anchors, errors = fitted.anchors, np.asarray(fitted.errors)
-    strategy, features = fitted.local_weights or GPWeights(0.0), anchors.features
-    shares = other_fold_shares(strategy, anchors.metric, features, fold, anchors.weights, rows)
+    power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
+    features, shares = anchors.features, LocalErrors(anchors, errors, fold).shares(power, rows)
     distances = cdist(*(anchors.metric.transform(part) for part in (features[rows], features)))
     content, tables = np.column_stack([anchors.X, anchors.targets]), []
     for number in np.unique(fold[rows]):
