@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -41,6 +42,7 @@ from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import check_n_jobs, check_real, draw_seed, restore_on_failure
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AutoTwinRegressor(BaseTwin):
     """A blend of twins, networks, trees, Gaussian processes and ridge regression.
 
@@ -135,28 +137,15 @@ class AutoTwinRegressor(BaseTwin):
     symmetric = True
     is_blend = True
 
-    def __init__(
-        self,
-        *,
-        effort: str = "balanced",
-        time_budget: float | None = None,
-        members: Any = "auto",
-        cv: Any = None,
-        categorical_features: Any = "from_dtype",
-        n_jobs: int | None = None,
-        memory_limit: int | str | None = "512MB",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.effort = effort
-        self.time_budget = time_budget
-        self.members = members
-        self.cv = cv
-        self.categorical_features = categorical_features
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.verbose = verbose
+    effort: str = "balanced"
+    time_budget: float | None = None
+    members: Any = "auto"
+    cv: Any = None
+    categorical_features: Any = "from_dtype"
+    n_jobs: int | None = None
+    memory_limit: int | str | None = "512MB"
+    random_state: Any = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +88,7 @@ def loop_sides(labelled: Rows, unlabelled: Rows, loops: Loops) -> list[tuple[Row
     return [(first, second), (second, third), (third, first)]
 
 
+@dataclass(eq=False, repr=False)
 class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator):
     """Semi-supervised twin regression by loop consistency; unlabelled rows have y = NaN.
 
@@ -143,26 +145,15 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     (20, (20,))
     """
 
-    def __init__(
-        self,
-        twin: Any = None,
-        *,
-        loop_weight: float = 1.0,
-        n_loops: int | None = None,
-        n_rounds: int = 1,
-        symmetric: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.twin = twin
-        self.loop_weight = loop_weight
-        self.n_loops = n_loops
-        self.n_rounds = n_rounds
-        self.symmetric = symmetric
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    twin: Any = None
+    _: KW_ONLY
+    loop_weight: float = 1.0
+    n_loops: int | None = None
+    n_rounds: int = 1
+    symmetric: bool = False
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

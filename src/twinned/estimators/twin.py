@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,12 +66,11 @@ from twinned.pairing.pairs import (
     draw_by_weight,
 )
 from twinned.rows.folds import (
+    draw_folds,
     encode_groups,
     equal_features,
-    fold_numbers,
     given_folds,
     held_out_rows,
-    row_folds,
 )
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
@@ -94,6 +93,7 @@ _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 _MIN_KNOWN_SHARE = 1e-4
 
 
+@dataclass(eq=False, repr=False)
 class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     """Twin regression with any scikit-learn regressor as base estimator.
 
@@ -196,36 +196,19 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     True
     """
 
-    _pair_share = 1.0  # of the training pairs of the default estimator
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        pairs: Any = "auto",
-        pair_features: Any = "concat+difference",
-        anchors: Any = "all",
-        weights: Any = "uniform",
-        symmetric: bool = True,
-        cv: Any = None,
-        categorical_features: Any = "from_dtype",
-        n_jobs: int | None = None,
-        memory_limit: Any = "512MB",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.pairs = pairs
-        self.pair_features = pair_features
-        self.anchors = anchors
-        self.weights = weights
-        self.symmetric = symmetric
-        self.cv = cv
-        self.categorical_features = categorical_features
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    pairs: Any = "auto"
+    pair_features: Any = "concat+difference"
+    anchors: Any = "all"
+    weights: Any = "uniform"
+    symmetric: bool = True
+    cv: Any = None
+    categorical_features: Any = "from_dtype"
+    n_jobs: int | None = None
+    memory_limit: Any = "512MB"
+    random_state: Any = None
+    verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -239,15 +222,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        y_lower: Any = None,
-        y_upper: Any = None,
-        groups: Any = None,
-    ) -> TwinRegressor:
+        X,
+        y,
+        sample_weight=None,
+        X_val=None,
+        y_val=None,
+        y_lower=None,
+        y_upper=None,
+        groups=None,
+    ):
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
         Parameters
@@ -291,7 +274,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             data = validate_training_rows(
                 self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
             )
-            data = replace(data, fold=given_folds(self.cv, data.matrix, data.targets, data.groups))
+            if with_folds and self.cv is not None:
+                given = given_folds(self.cv, data.matrix, data.targets, data.groups)
+                data = replace(data, fold=given)
             if data.weight is not None:
                 data = data.of_positive_weight()
                 data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
@@ -302,14 +287,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 values = impute_target(data.rows.features, data.bounds, data.weight)
                 data = replace(data, y=values.y)
             training = self._fit_rows(data, X_val, y_val)
-            if with_folds:
+            if with_folds and (self.estimator is None or self.cv is not None):
                 self._fit_folds(data)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
         return training
 
-    def _fit_rows(self, data, X_val, y_val):
+    def _fit_rows(self, data, X_val=None, y_val=None, pair_share=1.0):
         """Fit to validated rows; the training set of the base estimator."""
         rng = check_random_state(self.random_state)
         n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
@@ -332,7 +317,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             learned = learn_metric(data.rows.features, data.targets, data.weight)
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
         pairs = builder.draw(
-            *self._pair_strategy(len(data), max_pairs),
+            *self._pair_strategy(len(data), max_pairs, pair_share),
             lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
         )
         known, strategy = data.known, as_anchor_strategy(self.anchors)
@@ -364,35 +349,35 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _fit_folds(self, data: TrainingRows) -> None:
         """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
         rows = data.take(data.known)
-        fold = rows.fold
-        if fold is None and (n_folds := self._n_folds(len(rows))):
-            codes = equal_features(rows.matrix, n_folds)
-            if rows.groups is not None:
-                codes = encode_groups(rows.groups, len(rows))
-            seed = 0 if self.random_state is None else self.random_state
-            drawn = row_folds(len(rows), n_folds, seed, codes)
-            fold = fold_numbers([held_out for _, held_out in drawn])
+        fold = self._draw_folds(rows) if rows.fold is None else rows.fold
         if fold is None:
             return
         predicted = np.empty((len(rows), self.anchors_y_.size // len(rows)))
         for number in np.unique(fold):
             twin, held_out = copy.copy(self), fold == number
-            twin._pair_share = _FOLD_PAIR_SHARE
+            training = np.delete(np.arange(len(data)), data.known[held_out])
             with ignore_table_warnings():
-                training = np.delete(np.arange(len(data)), data.known[held_out])
-                twin._fit_rows(data.take(training), None, None)
+                twin._fit_rows(data.take(training), pair_share=_FOLD_PAIR_SHARE)
                 fitted = twin.fitted_
                 predicted[held_out], _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
         self.set_out_of_fold(predicted.reshape(self.anchors_y_.shape), fold)
 
-    def _n_folds(self, n_rows: int) -> int:
-        """The number of folds of n known rows; 0 for none."""
+    def _draw_folds(self, rows: TrainingRows) -> Indices | None:
+        """The fold of each of the known rows, or None."""
         has_defaults = self.anchors == "all" and self.weights == "uniform"
-        if self.cv is None:
-            return _N_FOLDS if self.estimator is None and has_defaults and n_rows >= 20 else 0
-        if self.cv and not has_defaults:
+        n_folds = self.cv
+        if n_folds is None:
+            n_folds = _N_FOLDS if has_defaults and len(rows) >= 20 else 0
+        if not n_folds:
+            return None
+        if not has_defaults:
             raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
-        return min(check_integer("cv", self.cv, 2), n_rows) if self.cv else 0
+        n_folds = min(check_integer("cv", n_folds, 2), len(rows))
+        if rows.groups is None:
+            codes = equal_features(rows.matrix, n_folds)
+        else:
+            codes = encode_groups(rows.groups, len(rows))
+        return draw_folds(len(rows), n_folds, self.random_state or 0, codes)
 
     def clone_for_folds(self) -> TwinRegressor:
         """An unfitted clone without folds of its own, for the folds of another method."""
@@ -453,10 +438,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         )
         return replace(builder, features=self._features)
 
-    def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
+    def _pair_strategy(
+        self, n_rows: int, max_pairs: int, pair_share: float
+    ) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            n_pairs = int(self._pair_share * default_n_pairs(len(self.selected_features_)))
+            n_pairs = int(pair_share * default_n_pairs(len(self.selected_features_)))
             strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
@@ -583,7 +570,8 @@ class TrainingPairBuilder:
         """The training set; for LightGBM with a lazy pair matrix, where it is large."""
         rows, y = self.data.rows, self.data.targets
         matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
-        lazy = matrix.nbytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
+        n_bytes = len(pairs.first) * self.features.bytes_per_pair
+        lazy = n_bytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
         if pairs.weight is not None:
             fit_params = {**fit_params, "sample_weight": pairs.weight}
         return PairTrainingSet(

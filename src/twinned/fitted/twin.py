@@ -126,7 +126,7 @@ class Anchors:
     @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""
-        return self.as_queries().encode()
+        return Queries(self.schema, self.scale, self.X).take(slice(None))
 
     @cached_property
     def features(self) -> Floats:

@@ -64,10 +64,6 @@ class LazyPairMatrix:
         return len(self.first)
 
     @property
-    def nbytes(self) -> int:
-        return len(self) * self.features.bytes_per_pair
-
-    @property
     def block_rows(self) -> int:
         """Number of rows of a block."""
         return max(1, _BLOCK_BYTES // self.features.bytes_per_pair)

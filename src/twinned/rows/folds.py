@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -105,10 +106,15 @@ def given_folds(
     parts = [held_out for _, held_out in check_cv(cv).split(X, y, groups)]
     if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(X))):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
-    return fold_numbers(parts)
+    return _fold_numbers(parts)
 
 
-def fold_numbers(parts: list[Indices]) -> Indices:
+def draw_folds(n: int, n_folds: int, seed: Any, groups: Indices | None) -> Indices:
+    """The fold of each row (n,), of those of `row_folds`."""
+    return _fold_numbers([held_out for _, held_out in row_folds(n, n_folds, seed, groups)])
+
+
+def _fold_numbers(parts: list[Indices]) -> Indices:
     """(row,): the number of the part that has each row."""
     numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     return numbers[np.argsort(np.concatenate(parts))]

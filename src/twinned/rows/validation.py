@@ -115,9 +115,7 @@ def validate_table(
         schema = schema or TableSchema.all_numeric(matrix.shape[1])
     has_missing = bool(np.isnan(matrix).any())
     allow_nan = has_missing and bool(estimator.__sklearn_tags__().input_tags.allow_nan)
-    check_finite(matrix, names, allow_nan, pair_dtype)
-    if is_training:
-        _check_spread("X", matrix, pair_dtype)
+    check_finite(matrix, names, allow_nan, pair_dtype, is_training=is_training)
     return matrix, schema
 
 
@@ -156,8 +154,8 @@ def validate_target(
         elif hasattr(estimator, "loop_weight"):
             advice += ", or use them with loop_weight > 0"
         raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
-    for check in (_check_size, _check_spread):
-        check("y", y, np.dtype(np.float32))  # in which boosting and networks compute
+    # in float32, in which boosting and networks compute
+    _check_range("y", y, np.dtype(np.float32), is_training=True)
     if len(y) != n_rows:
         raise ValueError(f"Each row needs a value, but X has {n_rows} and y has {len(y)}.")
     return y
@@ -183,7 +181,7 @@ def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
         raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
     if (n_positive := int((weight > 0).sum())) < 2:
         raise ValueError(f"sample_weight is zero but for {n_positive} rows; a pair needs two.")
-    _check_size("sample_weight", weight, np.dtype(np.float64))
+    _check_range("sample_weight", weight, np.dtype(np.float64))
     return weight
 
 
@@ -251,9 +249,16 @@ def _numbers_from_objects(y: np.ndarray) -> Floats:
 
 
 def check_finite(
-    matrix: Floats, names: Sequence[Hashable] | None, allow_nan: bool, dtype: np.dtype
+    matrix: Floats,
+    names: Sequence[Hashable] | None,
+    allow_nan: bool,
+    dtype: np.dtype,
+    is_training: bool = False,
 ) -> None:
-    """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""
+    """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell.
+
+    So are values whose differences `dtype` does not have, and in training too small spreads.
+    """
     bad = ~np.isfinite(matrix)
     if allow_nan:
         bad &= ~np.isnan(matrix)
@@ -266,24 +271,23 @@ def check_finite(
                 "impute it (sklearn.impute.SimpleImputer), or use HistGradientBoostingRegressor()."
             )
         raise ValueError(f"Input X contains infinity ({where} = {matrix[row, column]}).")
-    _check_size("X", matrix, dtype)
+    _check_range("X", matrix, dtype, is_training=is_training)
 
 
-def _check_size(name: str, matrix: Floats, dtype: np.dtype) -> None:
+def _check_range(name: str, values: Floats, dtype: np.dtype, is_training: bool = False) -> None:
+    """Refuse values, and columns of training rows, whose differences `dtype` cannot represent."""
     largest = _LARGEST[dtype]
     with np.errstate(invalid="ignore"):
-        too_large = np.abs(matrix) > largest
+        too_large = np.abs(values) > largest
     if too_large.any():
         where = _first_index(too_large)
         raise ValueError(
-            f"{name}{list(where)} = {matrix[where]} is a value too large for {dtype} differences "
+            f"{name}{list(where)} = {values[where]} is a value too large for {dtype} differences "
             f"(largest {largest:g}); rescale it."
         )
-
-
-def _check_spread(name: str, values: Floats, dtype: np.dtype) -> None:
-    """Refuse columns of values that differ by less than the differences of `dtype` can be."""
-    spread, least = np.fmax.reduce(values) - np.fmin.reduce(values), 1.0 / _LARGEST[dtype]
+    if not is_training:
+        return
+    spread, least = np.fmax.reduce(values) - np.fmin.reduce(values), 1.0 / largest
     too_small = (spread > 0) & (spread < least)
     if np.any(too_small):
         raise ValueError(

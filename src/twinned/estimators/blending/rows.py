@@ -13,11 +13,10 @@ from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
 from twinned.rows.folds import (
     distinct_rows,
+    draw_folds,
     encode_groups,
     equal_features,
-    fold_numbers,
     given_folds,
-    row_folds,
 )
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -71,8 +70,7 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     rows, merged_into = merge_rows(anchors, None if given is None else given[known])
     if given is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
-        folds = row_folds(len(rows), n_folds, seed, rows.groups)
-        rows = replace(rows, fold=fold_numbers([held_out for _, held_out in folds]))
+        rows = replace(rows, fold=draw_folds(len(rows), n_folds, seed, rows.groups))
     elif rows.n_folds == 1:
         raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     if len(known) < len(data):
