@@ -17,8 +17,7 @@ from twinned.fitted.applicability import LABELS
 from twinned.fitted.calibration import stored_calibration
 from twinned.fitted.conformal import CrossCalibrated, fit_clone
 from twinned.rows.folds import encode_groups, row_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target
 
 _EXTREME_SHARE = 0.2  # of the rows, held out at each end

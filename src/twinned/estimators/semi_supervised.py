@@ -29,8 +29,7 @@ from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.validation import (
     check_bool,
     check_integer,

@@ -21,8 +21,8 @@ from scipy.special import ndtr
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin, Queries
 from twinned.models.gaussian_process import KERNELS
-from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats
+from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.schema import Floats, Indices
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
 # The anchors whose estimates are the functions; of more, a fixed random subset.

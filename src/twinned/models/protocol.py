@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Indices, Rows
 
 
 class AnchoredModel(Protocol):

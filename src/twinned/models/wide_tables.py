@@ -22,9 +22,8 @@ from sklearn.model_selection import GroupKFold, KFold
 from twinned.models.resources import limit_threads
 from twinned.models.sklearn import PairTrainingSet, round_pairs
 from twinned.pairing.pairs import PairFeatures
-from twinned.rows.neighbors import Indices
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 DUPLICATE_CORRELATION = 0.999
 """Two features are copies where both correlations, of values and of ranks, exceed this."""

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 
 class StandardScaling(NamedTuple):

@@ -16,8 +16,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.twin import Anchors
 from twinned.models.protocol import AnchoredModel
 from twinned.pairing.differences import difference
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
 _PAIRS_PER_BLOCK = 100_000
 _QUERIES_PER_BLOCK = 10_000

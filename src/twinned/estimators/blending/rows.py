@@ -18,8 +18,7 @@ from twinned.rows.folds import (
     equal_features,
     given_folds,
 )
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_integer
 

@@ -26,8 +26,7 @@ from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, 
 from twinned.models.neural.problem import Scale
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Indices, Rows
 
 Matrix = NDArray[np.float32]  # scaled and padded features, (row, feature)
 MemberParameters = dict[str, NDArray[np.float32]]  # leading axis member

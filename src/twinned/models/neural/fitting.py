@@ -32,8 +32,7 @@ from twinned.models.neural.training import (
     TrainingRun,
     stack_problems,
 )
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 # Other points of its batch that each point is paired with. In the same processor time, more points
 # with fewer partners each have a lower out-of-fold error (`benchmarks/neural_partners.py`).

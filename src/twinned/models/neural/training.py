@@ -45,8 +45,7 @@ from twinned.models.neural.network import (
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import NetworkInputs, TrainingProblem
 from twinned.models.resources import count_threads
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 
 class TrainingConfig(NamedTuple):

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.pairing.pairs import PairColumn
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Indices, Rows
 
 # A bit mask over anchors has a fixed number of 64-bit words, so that loops over it have a fixed
 # length. More anchors than one mask has bits are processed in chunks.

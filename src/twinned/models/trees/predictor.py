@@ -23,8 +23,7 @@ from twinned.models.trees.anchor_masks import (
 from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble
 from twinned.pairing.differences import estimate
 from twinned.pairing.pairs import PairFeatures
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Indices, Rows
 
 if TYPE_CHECKING:  # which load numba
     from twinned.models.trees.packing import PackedTrees
