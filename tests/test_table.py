@@ -181,7 +181,7 @@ def test_missing_values_follow_the_base(houses, price):
     assert np.isfinite(twin.predict(gaps)).all()
     # a missing value gives a missing difference, and missing indicators
     anchors = twin.fitted_.anchors.rows
-    row = twin.pair_columns_.build(anchors.take([1]), anchors.take([0]))[0]
+    row = twin.fitted_.model.features.build(anchors.take([1]), anchors.take([0]))[0]
     assert np.isnan(row[4:7]).all()
     assert np.isnan(row[-1])
     assert np.isnan(row[-2])  # rooms of row 0

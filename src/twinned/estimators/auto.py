@@ -215,12 +215,10 @@ class AutoTwinRegressor(BaseTwin):
     def _fit_members(
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
     ) -> list[MemberResult]:
-        known = rows.known
-
         def report(result: MemberResult) -> None:
             if self.verbose:
-                weight = None if rows.weight is None else rows.weight[known]
-                rmse, _ = rmse_and_error(result.prediction[known], rows.y[known], weight)
+                known = rows.take(rows.known)
+                rmse, _ = rmse_and_error(result.prediction[rows.known], known.y, known.weight)
                 seconds = f"fitted in {result.fit_seconds:.1f} s"
                 _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 

@@ -28,11 +28,7 @@ from twinned.fitted.twin import Anchors, FittedTwin, LocalErrors, Queries, RowSc
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.anchors import (
-    GPWeights,
-    as_anchor_strategy,
-    as_weight_strategy,
-)
+from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels

@@ -17,6 +17,7 @@ from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
+from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
 from twinned.rows.schema import TableSchema, is_dask
 from twinned.rows.validation import check_bool, restore_on_failure, validate_table
@@ -224,16 +225,12 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         if is_dask(X):
             n_outputs = None if self._one_dimensional else self._shape["n_outputs"]
             return predict_lazily(self, X, return_std, n_outputs)
-        weights = self.member_weights_[:, None, None]
 
-        def mean_and_std(members):
-            mean = (weights * members).sum(axis=0)
-            return mean, np.sqrt((weights * (members - mean) ** 2).sum(axis=0))
+        def mean_and_std(members):  # as of a single anchor
+            return combine(members[:, :, None], self.member_weights_, None)
 
-        means, stds = zip(*self._map_members(mean_and_std, X), strict=True)
-        mean, std = (
-            self._shaped(check_predictions(np.concatenate(part))) for part in (means, stds)
-        )
+        parts = zip(*self._map_members(mean_and_std, X), strict=True)
+        mean, std = (self._shaped(check_predictions(np.concatenate(part))) for part in parts)
         return (mean, std) if return_std else mean
 
     def predict_members(self, X):

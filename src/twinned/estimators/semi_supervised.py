@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import TwinMethods
-from twinned.estimators.twin import TwinRegressor, max_pairs_in_memory
+from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
@@ -155,12 +155,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     verbose: int = 0
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        twin_tags = get_tags(self._base_twin())
-        tags.input_tags.allow_nan = twin_tags.input_tags.allow_nan
-        tags.target_tags.multi_output = twin_tags.target_tags.multi_output
-        tags.non_deterministic = twin_tags.non_deterministic
-        return tags
+        return get_tags(self._base_twin())
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Metadata routing: this estimator uses `sample_weight` itself."""
@@ -279,9 +274,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
 
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
-        fitted = twin.fitted_
-        n_outputs, features = fitted.anchors.targets.shape[1], twin.pair_columns_
-        max_pairs = max_pairs_in_memory(fitted.memory_limit, features, n_outputs, binned=False)
+        max_pairs = twin.max_pairs_in_memory(twin.fitted_.anchors.targets.shape[1])
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:

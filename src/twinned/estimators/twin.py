@@ -51,7 +51,7 @@ from twinned.pairing.anchors import (
     AllAnchors,
     as_anchor_strategy,
     as_weight_strategy,
-    check_stored,
+    store_rows,
     uses_learned_metric,
 )
 from twinned.pairing.differences import difference
@@ -256,9 +256,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             Groups of rows that are held out together, by the folds of `cv` and by a search as base
             estimator.
         """
-        bounds = y_lower, y_upper
-        validation = {"X_val": X_val, "y_val": y_val}
-        self.fit_pairs(X, y, sample_weight, groups, *bounds, with_folds=True, **validation)
+        options = {"X_val": X_val, "y_val": y_val, "with_folds": True}
+        self.fit_pairs(X, y, sample_weight, groups, y_lower, y_upper, **options)
         return self
 
     def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False):
@@ -308,8 +307,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             self.pair_features, data.schema, self._pair_dtype, self.selected_features_
         )
         self._y_unit = target_unit(data.targets)
-        limit, binned = parse_memory_limit(self.memory_limit), supports_blocks(base)
-        max_pairs = max_pairs_in_memory(limit, self._features, n_outputs, binned=binned)
+        max_pairs = self.max_pairs_in_memory(n_outputs, binned=supports_blocks(base))
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         learned = None
@@ -320,9 +318,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             *self._pair_strategy(len(data), max_pairs, pair_share),
             lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
         )
-        known, strategy = data.known, as_anchor_strategy(self.anchors)
-        stored = strategy.store(len(known), rng)
-        anchors = data.take(known[check_stored(stored, len(known))])
+        strategy = as_anchor_strategy(self.anchors)
+        anchors = data.take(store_rows(strategy, data.known, rng))
         validation: tuple[TrainingRows, TrainingRows] | None = None
         if X_val is not None or y_val is not None:
             given = self._validate_validation_rows(base, X_val, y_val, data)
@@ -460,6 +457,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             )
         return strategy, mirrored
 
+    def max_pairs_in_memory(self, n_outputs: int, *, binned: bool = False) -> int:
+        """The number of pairs that fit into memory, with their targets, indices and weights."""
+        limit, features = parse_memory_limit(self.memory_limit), self._features
+        if limit is None:
+            return 2**62
+        each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
+        return limit // (each + 8 * n_outputs + 3 * 8)
+
     def _validate_validation_rows(
         self, base: Any, X_val: Any, y_val: Any, data: TrainingRows
     ) -> TrainingRows | None:
@@ -489,11 +494,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             parts = self.estimator_, self._features, self._y_unit, self.symmetric, cache_bytes
             models[:] = [SklearnDifferenceModel(*parts)]
         return models[0]
-
-    @property
-    def pair_columns_(self) -> PairFeatures:
-        """The builder of the columns of pairs."""
-        return self._features
 
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
@@ -526,7 +526,7 @@ class TrainingPairBuilder:
     features: PairFeatures
     data: TrainingRows
     unit: float  # divisor of the targets (see `target_unit`)
-    max_pairs: int  # see `max_pairs_in_memory`
+    max_pairs: int  # that fit into memory
     rng: np.random.RandomState
 
     def draw(self, strategy: PairStrategy, mirrored: bool, make_index: MetricIndex) -> Pairs:
@@ -583,16 +583,6 @@ class TrainingPairBuilder:
             y=y,
             groups=self.data.groups,
         )
-
-
-def max_pairs_in_memory(
-    limit: int | None, features: PairFeatures, n_outputs: int, *, binned: bool
-) -> int:
-    """The number of pairs that fit into a limit, with their targets, indices and weights."""
-    if limit is None:
-        return 2**62
-    each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
-    return limit // (each + 8 * n_outputs + 3 * 8)
 
 
 def known_features(matrix: Floats, pairs: Pairs) -> NDArray[np.bool_]:

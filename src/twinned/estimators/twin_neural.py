@@ -11,7 +11,7 @@ from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
-from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, check_stored
+from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, store_rows
 from twinned.pairing.pairs import PairStrategy
 
 
@@ -109,9 +109,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         table = problem.table
         self.n_pairs_ = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
-        n_known, rng = len(table.known), np.random.RandomState(problem.seed)
-        stored = as_anchor_strategy(self.anchors).store(n_known, rng)
-        rows = table.known[check_stored(stored, n_known)]
+        strategy, rng = as_anchor_strategy(self.anchors), np.random.RandomState(problem.seed)
+        rows = store_rows(strategy, table.known, rng)
         self._store_rows(table, table.take(rows), problem.learned_metric)
         predicted = self.out_of_fold_prediction_
         if predicted is not None and self.fitted_.uses_all_anchors_equally:

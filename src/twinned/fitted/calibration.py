@@ -70,13 +70,16 @@ class NeighborFeatures:
 
     @classmethod
     def of(
-        cls, X: object, y: Floats, categorical: Sequence[int] = (), metric: str = "euclidean"
+        cls, X: object, y: Floats, model: object = None, metric: str = "euclidean"
     ) -> NeighborFeatures:
-        """By all numeric columns, by their type in the table, without those in `categorical`.
+        """By all numeric columns, by their type in the table, that are so for the fitted model.
 
         With `metric="learned"`, the metric is learned from these rows.
         """
         check_choice("metric", metric, ["euclidean", LEARNED])
+        # a twin may treat columns as categorical whatever their type
+        schema = getattr(model, "schema_", None)
+        categorical = () if schema is None else schema.categorical
         columns = [j for j in numeric_columns(X) if j not in categorical]
         if metric != LEARNED or not columns:
             return cls(X, y, columns)
@@ -135,7 +138,7 @@ class ErrorScale:
         candidates = min(0.5, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(
             200, min_samples_leaf=5, max_features=candidates, random_state=random_state
-        ).fit(_within_float32(features), errors)
+        ).fit(features, errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
 
     def predict(self, features: Floats) -> Floats:
@@ -145,17 +148,16 @@ class ErrorScale:
             return np.ones_like(std)
         if self.regressor is None:
             return std
-        size = self.regressor.predict(_within_float32(features))
-        size = positive_scale(size, self.regressor_floor)
+        size = positive_scale(self.regressor.predict(features), self.regressor_floor)
         return size**FITTED_EXPONENT * std ** (1 - FITTED_EXPONENT)
 
 
 def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
-    """(row, feature): neighbor features, predictions and their positive standard deviations."""
-    return np.column_stack([neighbor_features, mean, positive_scale(std, floor)])
+    """(row, feature): neighbor features, predictions and their positive standard deviations.
 
-
-def _within_float32(features: Floats) -> Floats:
+    They are within the range of float32, in which trees compute.
+    """
+    features = np.column_stack([neighbor_features, mean, positive_scale(std, floor)])
     return np.clip(features, -MAX_FLOAT32, MAX_FLOAT32)
 
 
@@ -213,12 +215,6 @@ def numeric_columns(X: object) -> list[int]:
         return list(range(np.asarray(X, dtype=float).shape[1]))
     except (TypeError, ValueError):
         return []
-
-
-def categorical_columns(model: object) -> Sequence[int]:
-    """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
-    schema = getattr(model, "schema_", None)
-    return () if schema is None else schema.categorical
 
 
 def numeric_features(X: object, columns: list[int]) -> Floats:

@@ -29,7 +29,6 @@ from twinned.fitted.calibration import (
     Calibration,
     ErrorScale,
     NeighborFeatures,
-    categorical_columns,
     predict_with_std,
     scale_features,
     std_floor,
@@ -164,9 +163,6 @@ class _BaseCalibrated:
 
     model: BaseEstimator
 
-    def _set(self, calibration, scores, scales):
-        self._calibration, self.scores, self._scales = calibration, scores, scales
-
     @property
     def width(self) -> str:
         return self._calibration.scale.width
@@ -215,9 +211,10 @@ class Calibrated(_BaseCalibrated):
         mean, std = predict_with_std(model, X_cal)
         scale = ErrorScale(width, std_floor(model, std) if width == "std" else 0.0)
         neighbors = NeighborFeatures(X_cal, y_cal, columns=[])  # without any feature
-        scales = scale.predict(scale_features(neighbors.values, mean, std, scale.floor))
-        scores = np.abs(y_cal - mean) / scales
-        self._set(Calibration.of(scores, scale, neighbors), scores, scales)
+        features = scale_features(neighbors.values, mean, std, scale.floor)
+        self._scales = scale.predict(features)
+        self.scores = np.abs(y_cal - mean) / self._scales
+        self._calibration = Calibration.of(self.scores, scale, neighbors)
 
 
 class CrossCalibrated(_BaseCalibrated):
@@ -255,7 +252,7 @@ class CrossCalibrated(_BaseCalibrated):
         predicted=None,
         groups=None,
     ):
-        self.model = self.final = final
+        self.model = final
         self._groups = groups
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])
@@ -263,27 +260,27 @@ class CrossCalibrated(_BaseCalibrated):
         features, errors = [], []
         for number, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):
             known, rows = safe_indexing(X, training), safe_indexing(X, held_out)
-            near = NeighborFeatures.of(known, y[training], categorical_columns(model), metric)
+            near = NeighborFeatures.of(known, y[training], model, metric)
             mean, std = predicted[number] if predicted else predict_with_std(model, rows)
             floor = RELATIVE_FLOOR * float(np.mean(std))
             features.append(scale_features(near.transform(rows, mean), mean, std, floor))
             errors.append(np.abs(y[held_out] - mean))
             self._floors.append(floor)
         self._features, self._errors = np.concatenate(features), np.concatenate(errors)
-        self._neighbors = NeighborFeatures.of(X, y, categorical_columns(final), metric)
+        self._neighbors = NeighborFeatures.of(X, y, final, metric)
         self.calibrate(width)
 
     def calibrate(self, width):
         """Fit the error scales and compute the scores; return self."""
-        scales = np.empty_like(self._errors)
+        self._scales = np.empty_like(self._errors)
         for k, floor in enumerate(self._floors):
             # the error scale of a fold is fitted to the errors of the other folds
             in_fold = self._fold == k
             scale = self._fit_scale(width, ~in_fold, floor)
-            scales[in_fold] = scale.predict(self._features[in_fold])
-        scores = self._errors / scales
+            self._scales[in_fold] = scale.predict(self._features[in_fold])
+        self.scores = self._errors / self._scales
         scale = self._fit_scale(width, slice(None))
-        self._set(Calibration.of(scores, scale, self._neighbors, self._rows), scores, scales)
+        self._calibration = Calibration.of(self.scores, scale, self._neighbors, self._rows)
         return self
 
     def _fit_scale(self, width, rows, floor=None):
@@ -340,7 +337,7 @@ class CrossCalibrated(_BaseCalibrated):
         """
         included = ~np.isin(self._rows, held_out)
         known_X, known_y = training
-        neighbors = NeighborFeatures.of(known_X, known_y, categorical_columns(model))
+        neighbors = NeighborFeatures.of(known_X, known_y, model)
         scale = self._fit_scale(self.width, included)
         calibration = Calibration.of(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)

@@ -83,9 +83,7 @@ class KnownValues:
     def lacks_all(self, rows: Floats) -> Mask:
         """(row,): whether a row lacks all features that every known row has, if there are any."""
         always = self._n_missing == 0
-        if not always.any():
-            return np.zeros(len(rows), dtype=bool)
-        return np.all(np.isnan(rows[:, always]), axis=1)
+        return always.any() & np.all(np.isnan(rows[:, always]), axis=1)
 
     def newly_missing_beside_others(self, indices: Indices) -> Mask:
         """(row, feature): the same for known rows, each beside those of all other groups."""

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from twinned.rows.folds import distinct_rows
@@ -109,14 +108,14 @@ def as_anchor_strategy(anchors: object) -> AnchorStrategy:
     return AllAnchors()
 
 
-def check_stored(rows: ArrayLike, n_rows: int) -> Indices:
-    """Validate the rows that an anchor strategy stores: at least one valid index."""
-    rows = np.asarray(rows)
+def store_rows(strategy: AnchorStrategy, known: Indices, rng: np.random.RandomState) -> Indices:
+    """Those of the known rows that a strategy stores, which are validated: at least one index."""
+    rows = np.asarray(strategy.store(len(known), rng))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
         raise ValueError(f"an anchor strategy must store integer row indices, not {rows!r}.")
-    if rows.min() < 0 or rows.max() >= n_rows:
-        raise ValueError(f"an anchor strategy stored rows {rows!r} of {n_rows} rows.")
-    return rows
+    if rows.min() < 0 or rows.max() >= len(known):
+        raise ValueError(f"an anchor strategy stored rows {rows!r} of {len(known)} rows.")
+    return known[rows]
 
 
 # --- weights ---

@@ -101,7 +101,7 @@ def given_folds(
     cv: object, X: Floats, y: Floats, groups: ArrayLike | None = None
 ) -> Indices | None:
     """The fold of each row (n,) by a splitter or an iterable of splits; None for an integer."""
-    if cv is None or isinstance(cv, Integral):
+    if isinstance(cv, Integral):
         return None
     parts = [held_out for _, held_out in check_cv(cv).split(X, y, groups)]
     if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(X))):

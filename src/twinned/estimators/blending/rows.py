@@ -58,7 +58,7 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     unless there are groups; given folds are not changed, and equal rows of different folds not
     merged.
     """
-    given = given_folds(cv, data.matrix, data.y, data.groups)
+    given = None if cv is None else given_folds(cv, data.matrix, data.y, data.groups)
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))
     data = replace(data, fold=given).of_positive_weight()
