@@ -71,9 +71,9 @@ def test_nearest_pairs_are_the_nearest_neighbors(rng):
 @pytest.mark.parametrize(
     ("n", "most", "expected"),
     [
-        (500, None, AllPairs()),
-        (501, None, RandomPairs(249)),
-        (100_000, None, RandomPairs(8)),
+        (500, 2**62, AllPairs()),
+        (501, 2**62, RandomPairs(249)),
+        (100_000, 2**62, RandomPairs(8)),
         (500, 10_000, RandomPairs(10)),
         (100_000, 400_000, RandomPairs(2)),
     ],

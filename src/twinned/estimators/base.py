@@ -170,7 +170,7 @@ class TwinMethods(RegressorMixin):
             return calibration.interval(mean, scale, confidence)
         queries, shifted = (self.encode(rows).encode().features for rows in (X, X_shifted))
         features = queries, fitted.anchors.features, shifted
-        return calibration.weighted_interval(mean, scale, confidence, features)
+        return calibration.weighted_interval(mean, scale, confidence, *features)
 
     def predict_difference(self, A, B, return_std=False):
         """F(a, b), the predicted y(a) − y(b), row by row.
@@ -247,7 +247,7 @@ class TwinMethods(RegressorMixin):
         check_integer("n", n)
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
-            example = fitted.anchors.as_queries(slice(1))
+            example = fitted.queries(fitted.anchors.X[:1])
             meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
         labels, queries = row_labels(X), self.encode(X)
@@ -432,8 +432,6 @@ class TwinMethods(RegressorMixin):
         if len(others) not in (1, len(queries)):
             raise ValueError(f"than has {len(others)} rows; give one, or {len(mean)} as in X.")
         first, second = (error_features(fitted, rows) for rows in (queries, others))
-        if len(others) == 1:
-            second = second.repeat(len(mean))
         covariance = first.paired_correlation(second) * std * other_std
         variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
         return probability_positive(sign * (mean - other_mean), np.sqrt(variance))

@@ -98,10 +98,8 @@ class BaseNeural(BaseEstimator):
         self.member_weights_ = ensemble.weights
         self.n_members_ = ensemble.n_members
         self.learning_curve_ = ensemble.learning_curve
-        out_of_fold = ensemble.out_of_fold
-        if out_of_fold is not None and self._one_dimensional:
-            out_of_fold = out_of_fold[:, 0]
-        self.out_of_fold_prediction_ = out_of_fold
+        predicted = ensemble.out_of_fold
+        self.out_of_fold_prediction_ = None if predicted is None else self._shaped(predicted)
 
     @property
     def schema_(self) -> TableSchema:
@@ -112,6 +110,10 @@ class BaseNeural(BaseEstimator):
     def has_single_target(self) -> bool:
         """Whether y was one-dimensional in the fit."""
         return self._one_dimensional
+
+    def _shaped(self, values):
+        """Drop the output axis where y had none."""
+        return values[..., 0] if self._one_dimensional else values
 
     def with_members(self, weights):
         """A copy of the fitted model with the members of positive weight."""
@@ -270,7 +272,3 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
 
         n_rows = networks.queries_per_block(self.n_jobs)
         return map_row_blocks(one_block, len(matrix), n_rows, self.n_jobs)
-
-    def _shaped(self, values):
-        """Drop the output axis where y had none."""
-        return values[..., 0] if self._one_dimensional else values

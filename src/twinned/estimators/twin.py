@@ -297,15 +297,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """Fit to validated rows; the training set of the base estimator."""
         rng = check_random_state(self.random_state)
         n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
-        self.selected_features_ = np.arange(data.matrix.shape[1])
+        selected = np.arange(data.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
-            self.selected_features_ = important_features(
-                data.matrix, data.y, MAX_FEATURES, data.weight
-            )
-        base = self._base_estimator(len(data), n_outputs, len(self.selected_features_))
-        self._features = PairFeatures(
-            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
-        )
+            selected = important_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+        self.selected_features_ = selected
+        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype, selected)
+        base = self._base_estimator(len(data), n_outputs, len(selected))
         self._y_unit = target_unit(data.targets)
         max_pairs = self.max_pairs_in_memory(n_outputs, binned=supports_blocks(base))
         if X_val is not None:
@@ -429,10 +426,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             UnusedFeatureWarning,
             stacklevel=4,
         )
-        self.selected_features_ = selected[known]
-        self._features = PairFeatures(
-            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
-        )
+        self.selected_features_ = selected = selected[known]
+        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype, selected)
         return replace(builder, features=self._features)
 
     def _pair_strategy(

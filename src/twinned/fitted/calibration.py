@@ -233,30 +233,23 @@ def numeric_features(X: object, columns: list[int]) -> Floats:
 Parts = dict[str, Any]  # of a calibration, as a twin stores them
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Calibration:
     """Scores of held-out rows and the error scale in units of which they are.
 
     An interval is the prediction ± a quantile of the scores times the error scale.
     """
 
-    scores: Floats  # (score,), in increasing order
+    scores: Floats  # (score,), sorted in increasing order
     scale: ErrorScale
     neighbors: NeighborFeatures
     rows: Indices | None = None  # (score,): among the known rows of the neighbor features
     settings: str = ""  # fingerprint of the settings of the twin that stores it
 
-    @classmethod
-    def of(
-        cls,
-        scores: Floats,
-        scale: ErrorScale,
-        neighbors: NeighborFeatures,
-        rows: Indices | None = None,
-    ) -> Calibration:
-        """The calibration by (row,) scores in any order."""
-        order = np.argsort(scores, kind="stable")
-        return cls(scores[order], scale, neighbors, None if rows is None else rows[order])
+    def __post_init__(self) -> None:
+        order = np.argsort(self.scores, kind="stable")
+        self.scores = self.scores[order]
+        self.rows = None if self.rows is None else self.rows[order]
 
     @classmethod
     def from_dict(cls, parts: Parts, anchors_X: Floats, anchors_y: Floats) -> Calibration:
@@ -301,11 +294,7 @@ class Calibration:
         return np.column_stack([mean - half_width, mean + half_width])
 
     def weighted_interval(
-        self,
-        mean: Floats,
-        scale: Floats,
-        confidence: float,
-        features: tuple[Floats, Floats, Floats],
+        self, mean: Floats, scale: Floats, confidence: float, *features: Floats
     ) -> Floats:
         """(n, 2): ends for rows of another distribution; see `twinned.fitted.quantiles`.
 

@@ -214,7 +214,7 @@ class Calibrated(_BaseCalibrated):
         features = scale_features(neighbors.values, mean, std, scale.floor)
         self._scales = scale.predict(features)
         self.scores = np.abs(y_cal - mean) / self._scales
-        self._calibration = Calibration.of(self.scores, scale, neighbors)
+        self._calibration = Calibration(self.scores, scale, neighbors)
 
 
 class CrossCalibrated(_BaseCalibrated):
@@ -280,7 +280,7 @@ class CrossCalibrated(_BaseCalibrated):
             self._scales[in_fold] = scale.predict(self._features[in_fold])
         self.scores = self._errors / self._scales
         scale = self._fit_scale(width, slice(None))
-        self._calibration = Calibration.of(self.scores, scale, self._neighbors, self._rows)
+        self._calibration = Calibration(self.scores, scale, self._neighbors, self._rows)
         return self
 
     def _fit_scale(self, width, rows, floor=None):
@@ -339,6 +339,6 @@ class CrossCalibrated(_BaseCalibrated):
         known_X, known_y = training
         neighbors = NeighborFeatures.of(known_X, known_y, model)
         scale = self._fit_scale(self.width, included)
-        calibration = Calibration.of(self.scores[included], scale, neighbors)
+        calibration = Calibration(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)
         return mean, calibration.error_scale(X, mean, std) * calibration.quantile(confidence)

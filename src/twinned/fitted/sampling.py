@@ -68,16 +68,12 @@ class ErrorFeatures(NamedTuple):
         return mean
 
     def paired_correlation(self, other: ErrorFeatures) -> Floats:
-        """(row,): correlation of the errors of each row and the same row of `other`."""
+        """(row,): correlation of the errors of each row and the same or only row of `other`."""
         squares = np.sum((self.scaled - other.scaled) ** 2, axis=1)
         covariance = KERNELS["matern"](squares)[0] - np.sum(self.explained * other.explained, 1)
         by_process = covariance / np.sqrt(self.variance * other.variance)
         mean: Floats = (np.sum(self.deviations * other.deviations, axis=1) + by_process) / 3.0
         return mean
-
-    def repeat(self, n: int) -> ErrorFeatures:
-        """A single row n times."""
-        return ErrorFeatures(*(np.repeat(part, n, axis=0) for part in self))
 
 
 class JointPrediction(NamedTuple):

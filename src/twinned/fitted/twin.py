@@ -119,10 +119,6 @@ class Anchors:
             groups=None if self.groups is None else self.groups[rows],
         )
 
-    def as_queries(self, rows: slice | Indices = slice(None)) -> Queries:
-        """Anchors as rows to predict."""
-        return Queries(self.schema, self.scale, self.X[rows])
-
     @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""

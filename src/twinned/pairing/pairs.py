@@ -189,25 +189,24 @@ class NearestPairs(BaseEstimator):
 
 
 def as_pair_strategy(
-    pairs: object, n_rows: int, max_pairs: int | None, *, mirrored: bool
+    pairs: object, n_rows: int, max_pairs: int = 2**62, *, mirrored: bool
 ) -> PairStrategy:
     """The strategy of the parameter `pairs`, where at most `max_pairs` pairs fit in memory.
 
-    >>> as_pair_strategy("auto", 300, None, mirrored=True)
+    >>> as_pair_strategy("auto", 300, mirrored=True)
     AllPairs()
-    >>> as_pair_strategy("auto", 1000, None, mirrored=True)
+    >>> as_pair_strategy("auto", 1000, mirrored=True)
     RandomPairs(per_point=125)
     """
     if isinstance(pairs, str):
         check_choice("pairs", pairs, ["auto", "all"], ", a number of partners, or a strategy")
         if pairs == "all":
             return AllPairs()
-        limit = 2**62 if max_pairs is None else max_pairs
-        if n_rows**2 <= min(AUTO_PAIRS, limit):
+        if n_rows**2 <= min(AUTO_PAIRS, max_pairs):
             return AllPairs()
         per_partner = n_rows * (2 if mirrored else 1)
         partners = max(AUTO_PARTNERS, AUTO_PAIRS // per_partner)
-        partners = min(partners, limit // per_partner, n_rows - 1)
+        partners = min(partners, max_pairs // per_partner, n_rows - 1)
         return RandomPairs(max(1, partners))
     if isinstance(pairs, PairStrategy) and not isinstance(pairs, type):
         return pairs

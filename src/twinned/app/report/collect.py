@@ -278,7 +278,7 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
             break
         own = cases[block]
         pairs = rows[own["query"]], own["anchor"].to_numpy()
-        first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
+        first, second = (fitted.queries(fitted.anchors.X[indices]) for indices in pairs)
         attributed = attribute_difference(fitted, first, second)[..., 0]
         adjustments[own.index] = scale_to(attributed, own["difference"].to_numpy())
     return adjustments

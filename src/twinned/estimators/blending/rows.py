@@ -58,32 +58,33 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     unless there are groups; given folds are not changed, and equal rows of different folds not
     merged.
     """
-    given = None if cv is None else given_folds(cv, data.matrix, data.y, data.groups)
+    if cv is not None:
+        data = replace(data, fold=given_folds(cv, data.matrix, data.y, data.groups))
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))
-    data = replace(data, fold=given).of_positive_weight()
-    given, known = data.fold, data.known
+    data = data.of_positive_weight()
+    known = data.known
     if data.weight is not None:
         data = replace(data, weight=data.weight / data.weight[known].mean())
     anchors = replace(data.take(known), bounds=None)
-    rows, merged_into = merge_rows(anchors, None if given is None else given[known])
-    if given is None:
+    rows, merged_into = merge_rows(anchors)
+    if rows.fold is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
         rows = replace(rows, fold=draw_folds(len(rows), n_folds, seed, rows.groups))
     elif rows.n_folds == 1:
         raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     if len(known) < len(data):
-        codes = data.groups if given is None else given
+        codes = data.groups if data.fold is None else data.fold
         rows = _append_censored(rows, merged_into, data, codes, seed)
     return BlendRows(anchors, rows, merged_into)
 
 
-def merge_rows(rows: TrainingRows, given: Indices | None) -> tuple[TrainingRows, Indices]:
+def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
     """The distinct rows with the sums of their weights, of mean 1; and (row,) what each became.
 
-    `given` are folds of the rows, or None. Without groups, rows of equal features become groups.
+    Without groups, rows of equal features become groups.
     """
-    keys = [key for key in (rows.matrix, rows.y, rows.groups, given) if key is not None]
+    keys = [key for key in (rows.matrix, rows.y, rows.groups, rows.fold) if key is not None]
     first, merged_into = distinct_rows(np.column_stack(keys))
     if len(first) < MIN_ROWS:
         count = f"{len(first)} different rows (n_samples = {len(rows)})"
@@ -95,7 +96,7 @@ def merge_rows(rows: TrainingRows, given: Indices | None) -> tuple[TrainingRows,
         merged,
         weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
         groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
-        fold=None if given is None else np.unique(given[first], return_inverse=True)[1],
+        fold=None if merged.fold is None else np.unique(merged.fold, return_inverse=True)[1],
     )
     return merged, merged_into
 

@@ -420,7 +420,7 @@ def _partner_table(pairs, X, rng, learned):
 def draw_pairs(pairs, X, rng, learned=None):
     """(pair,) first and second rows of a strategy; None where every pair may be drawn."""
     pairs = "all" if isinstance(pairs, str) and pairs == "auto" else pairs
-    strategy = as_pair_strategy(pairs, len(X), None, mirrored=True)
+    strategy = as_pair_strategy(pairs, len(X), mirrored=True)
     if getattr(strategy, "both_orders", False):
         return None
     return strategy.draw(len(X), lambda metric: NeighborIndex(X, metric, learned=learned), rng)
