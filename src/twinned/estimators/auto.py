@@ -223,7 +223,8 @@ class AutoTwinRegressor(BaseTwin):
                 _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 
         fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs), report)
-        specs = [spec.for_rows(rows) for spec in specs]
+        if rows.bounds is not None:
+            specs = [spec.for_bounds() for spec in specs]
         if self.time_budget is None:
             results = fits.run(specs)
         else:

@@ -252,7 +252,7 @@ class CrossCalibrated(_BaseCalibrated):
         predicted=None,
         groups=None,
     ):
-        self.model = final
+        self.model = self.final = final
         self._groups = groups
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])

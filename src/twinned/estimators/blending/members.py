@@ -178,14 +178,12 @@ class MemberSpec(NamedTuple):
         """Whether its fit uses all threads of `n_jobs` by itself."""
         return self.name in ("neural", "neural_twin")
 
-    def for_rows(self, rows: TrainingRows) -> MemberSpec:
-        """The member as it is fitted to these rows.
+    def for_bounds(self) -> MemberSpec:
+        """The member as it is fitted to censored rows.
 
-        With censored rows, only networks have out-of-fold predictions by one fit: the imputed
-        values of others differ between folds.
+        Only networks have out-of-fold predictions by one fit: the imputed values of others differ
+        between folds.
         """
-        if rows.bounds is None:
-            return self
         given = self.entry[1] if isinstance(self.entry, tuple) else None
         return self._replace(one_fit=self.has_threads or supports_bounds(given))
 
