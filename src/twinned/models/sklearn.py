@@ -27,7 +27,8 @@ from twinned.models.trees import AnchoredTrees, predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
 from twinned.pairing.pairs import PairFeatures, pair_folds
-from twinned.rows.schema import Floats, Indices, Rows
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
