@@ -27,7 +27,7 @@ from twinned.fitted.sampling import (
 from twinned.fitted.twin import Anchors, FittedTwin, LocalErrors, Queries, RowScale
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
-from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
@@ -495,7 +495,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             anchors=self._anchors,
             anchor_strategy=as_anchor_strategy(self.anchors),
             weight_strategy=as_weight_strategy(self.weights),
-            memory_limit=parse_memory_limit(self.memory_limit),
+            budget=MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs),
             n_jobs=self.n_jobs,
             replicate_correlation=self.replicate_correlation_,
         )

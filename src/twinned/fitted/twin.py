@@ -391,7 +391,7 @@ class FittedTwin:
     anchors: Anchors
     anchor_strategy: AnchorStrategy
     weight_strategy: WeightStrategy | GPWeights
-    memory_limit: int | None = None  # bytes
+    budget: MemoryBudget
     n_jobs: int | None = None
     # (anchor, output): y minus out-of-fold prediction, where all anchors are used. Their mean over
     # the rows of the fit is zero, so that with equal weights the model is not changed.
@@ -542,16 +542,16 @@ class FittedTwin:
             if anchored is None:
                 per_block = max(1, self.pairs_per_block // self._n_anchors_used)
             elif reduces and not per_anchor:
-                per_block = self._budget.at_most(
+                per_block = self.budget.at_most(
                     anchored.queries_per_block, anchored.bytes_per_query
                 )
             else:
                 each = self._bytes_per_query(anchored)
-                per_block = self._budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
+                per_block = self.budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
             per_search, nearest = max(1, len(queries)), self.nearest
             if nearest is not None:
                 # an index and a distance of each neighbor, and as much again during the search
-                per_search = self._budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
+                per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
             n_jobs = self.n_jobs if anchored is None else 1  # the fast path has its own threads
             results: list[Result] = []
             for searched in row_blocks(len(queries), per_search):
@@ -581,7 +581,7 @@ class FittedTwin:
         if reduce and self.uses_all_anchors_equally and anchored.can_reduce(**options):
             return anchored, True
         # with too little memory for the estimates of one query, its anchors are split into blocks
-        return anchored if self._budget.fits(self._bytes_per_query(anchored)) else None, False
+        return anchored if self.budget.fits(self._bytes_per_query(anchored)) else None, False
 
     @property
     def uses_all_anchors_equally(self) -> bool:
@@ -599,15 +599,11 @@ class FittedTwin:
         return len(self.anchors) if nearest is None else nearest[0]
 
     @property
-    def _budget(self) -> MemoryBudget:
-        return MemoryBudget(self.memory_limit, self.n_jobs)
-
-    @property
     def pairs_per_block(self) -> int:
         """The number of pairs that each thread predicts at once."""
         # an estimate, its mirror image, their weight and distance exist beside the pair itself
         each = self.model.bytes_per_pair + 8 * 4 * self.anchors.targets.shape[1]
-        return self._budget.at_most(self.model.pairs_per_block, each)
+        return self.budget.at_most(self.model.pairs_per_block, each)
 
     def _bytes_per_query(self, anchored: AnchoredModel) -> int:
         """Memory of a query on the fast path, with the estimates of its anchors."""
