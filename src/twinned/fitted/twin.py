@@ -178,11 +178,15 @@ class LocalErrors:
     errors: Floats  # (anchor,) or (anchor, output)
     fold: Indices  # (anchor,)
 
+    @cached_property
+    def scaled(self) -> Floats:
+        """(anchor, encoded feature): in length scales of the process of the learned metric."""
+        return self.anchors.metric.in_length_scales(self.anchors.features)
+
     def shares(self, power: float, rows: Indices) -> Floats:
         """(row, anchor) weights of `GPWeights` at these anchors, which sum to one."""
-        metric, weight = self.anchors.metric, self.anchors.weights
-        scaled = metric.in_length_scales(self.anchors.features)
-        weights = GPWeights(power).weigh(distance_matrix(scaled[rows], scaled), metric.noise)
+        noise, weight = self.anchors.metric.noise, self.anchors.weights
+        weights = GPWeights(power).weigh(distance_matrix(self.scaled[rows], self.scaled), noise)
         weights = weights * (self.fold[rows][:, None] != self.fold)
         weights = weights if weight is None else weights * weight
         return weights / weights.sum(axis=1, keepdims=True)
@@ -201,7 +205,7 @@ class LocalErrors:
         """
         n_rows, weight = len(self.errors), self.anchors.weights
         rows = np.random.RandomState(0).permutation(n_rows)[:_MAX_COMPARED]
-        first, codes = distinct_rows(self.anchors.features[rows])
+        first, codes = distinct_rows(self.scaled[rows])
         if len(first) < _LEAST_ROWS:
             return 0.0
         share = np.ones(len(rows)) if weight is None else weight[rows]
