@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import erfcx, ndtr
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +32,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
+from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
 
@@ -167,8 +167,8 @@ def select_batch(
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=1.0)
     array([2, 1])
     """
-    transform = _standardizer(pool, measured) if learned is None else learned.transform
-    pool, measured = transform(pool), transform(measured)
+    metric = learned or StandardScaling.fit(np.concatenate([pool, measured]))
+    pool, measured = metric.transform(pool), metric.transform(measured)
     gap = NeighborIndex(measured).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     selected: list[int] = []
     for _ in range(n):
@@ -178,12 +178,6 @@ def select_batch(
         if diversity:
             gap = np.minimum(gap, cdist(pool, pool[selected[-1:]])[:, 0])
     return np.array(selected, dtype=np.intp)
-
-
-def _standardizer(pool: Floats, measured: Floats) -> Callable[[Floats], Floats]:
-    with np.errstate(invalid="ignore"):  # a feature without values
-        scaler = StandardScaler().fit(np.concatenate([pool, measured]))
-    return lambda rows: np.nan_to_num(scaler.transform(rows))
 
 
 def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:

@@ -15,12 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
-from twinned.models.gaussian_process import (
-    KERNELS,
-    GaussianProcess,
-    factorize,
-    fit_gaussian_process,
-)
+from twinned.models.gaussian_process import KERNELS, GaussianProcess, fit_gaussian_process
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds
@@ -202,8 +197,7 @@ def _expected_values(
         known, rows = known.with_log_target(), rows.with_log_target()
         return np.exp(_expected_values(process, known, rows, logarithm=False))
     noise = process.noise * known.weight.mean()  # of a row of weight 1
-    correlation = process.correlation(known.features, known.features)
-    factor = factorize(correlation, noise / known.weight), True
+    factor = process.factorize(known.features, noise / known.weight), True
     dual = cho_solve(factor, known.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
     expected = []
@@ -280,15 +274,11 @@ def truncated_moments(mean: Floats, std: Floats, bounds: TargetBounds) -> tuple[
     log_lower, log_upper = log_ndtr(lower), log_ndtr(upper)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_mass = log_upper + np.log1p(-np.exp(log_lower - log_upper))
-        at_lower, at_upper = (
-            np.exp(-0.5 * end**2 - log_mass) / np.sqrt(2 * np.pi) for end in (lower, upper)
-        )
-        ends = [
-            np.where(np.isfinite(end), end, 0.0) * density
-            for end, density in ((lower, at_lower), (upper, at_upper))
-        ]
-        shift = at_lower - at_upper
-        variance = 1.0 + ends[0] - ends[1] - shift**2
+        ends = np.stack([lower, upper])
+        densities = np.exp(-0.5 * ends**2 - log_mass) / np.sqrt(2 * np.pi)
+        products = np.where(np.isfinite(ends), ends, 0.0) * densities
+        shift = densities[0] - densities[1]
+        variance = 1.0 + products[0] - products[1] - shift**2
     # An interval so narrow or so far away that its mass is rounding error: its nearest end.
     failed = ~np.isfinite(shift) | ~np.isfinite(variance)
     shift = np.where(failed, np.clip(0.0, lower, upper), shift)

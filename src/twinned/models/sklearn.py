@@ -26,9 +26,8 @@ from twinned.models.resources import count_threads, limit_threads, row_blocks
 from twinned.models.trees import AnchoredTrees, predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
-from twinned.pairing.pairs import PairFeatures, pair_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.pairing.pairs import RNG, PairFeatures, pair_folds
+from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
@@ -74,17 +73,14 @@ class LazyPairMatrix:
 
     def __getitem__(self, rows: Indices | slice | int) -> Pairs:
         """One row, or those of a slice or a list."""
-        return self._build(rows)
-
-    def _build(self, rows: Indices | slice | int, out: Pairs | None = None) -> Pairs:
         left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
-        return self.features.build(left, right, out)
+        return self.features.build(left, right)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Pairs:
         """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
         pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
         for rows in row_blocks(len(self), self.block_rows):
-            self._build(rows, pairs[rows])
+            pairs[rows] = self[rows]
         return pairs
 
 
@@ -131,11 +127,7 @@ class PairTrainingSet(NamedTuple):
 
 
 def fit_on_pairs(
-    base: BaseEstimator,
-    training: PairTrainingSet,
-    *,
-    rng: np.random.RandomState | None,
-    n_jobs: int | None,
+    base: BaseEstimator, training: PairTrainingSet, *, rng: RNG | None, n_jobs: int | None
 ) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed.
 
@@ -213,15 +205,12 @@ def _separate_thresholds(boosting: HistGradientBoostingRegressor, pairs: Pairs) 
 
 def supports_blocks(base: BaseEstimator) -> bool:
     """Whether pairs can be built in blocks for this estimator."""
-    if type(base).__module__.partition(".")[0] != "lightgbm":
-        return False
-    import lightgbm
-
+    kind, parameters = type(base), base.get_params()
     return (
-        type(base) is lightgbm.LGBMRegressor
-        and not _N_ESTIMATORS_ALIASES & set(base.get_params())
+        (kind.__module__.partition(".")[0], kind.__name__) == ("lightgbm", "LGBMRegressor")
+        and not _N_ESTIMATORS_ALIASES & set(parameters)
         and not callable(base.objective)
-        and not base.get_params().get("linear_tree", False)  # needs the raw values
+        and not parameters.get("linear_tree", False)  # needs the raw values
     )
 
 

@@ -20,23 +20,19 @@ from twinned.export.model_parts import read_linear, read_scaler
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.trees.reader import FLOAT32, Tree, TreeEnsemble, inclusive_threshold, read_trees
+from twinned.models.trees import reader
+from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.schema import Floats
 
-_POWERS = {
-    "euclidean": 2, "l2": 2, "minkowski": 2, "manhattan": 1, "l1": 1, "cityblock": 1,
-    "sqeuclidean": 2, "chebyshev": 0, "nan_euclidean": 2,
-}  # fmt: skip
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
 _LESS_OR_EQUAL = 0
 _MAX_EXACT = 2**24  # integers below are exact in float32
-_LOSSES = ("squared_error", "absolute_error", "quantile")  # without a link function
 
 
 def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     """Add the prediction of a fitted regressor: (row, feature) → (row, output)."""
     estimator = unwrap_search(estimator)
-    if (trees := read_trees(estimator)) is not None:
+    if (trees := reader.read_trees(estimator)) is not None:
         return add_trees(trees, X)
     if (linear := read_linear(estimator)) is not None:
         return X @ linear[0].T + linear[1]
@@ -83,13 +79,13 @@ def _replaces_nan(imputer: SimpleImputer) -> bool:
 
 def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
     """(row,) distances of a row (feature,) to rows (row, feature)."""
-    if metric not in _POWERS:
-        way_out = f"use one of {', '.join(sorted(_POWERS))} or 'learned'"
+    if metric not in TRANSLATION_INVARIANT:
+        way_out = f"use one of {', '.join(sorted(TRANSLATION_INVARIANT))} or 'learned'"
         refuse(f"the metric {metric!r} is not supported", way_out)
     gaps = (rows - row).apply("Abs")
     if metric == "chebyshev":
         return gaps.reduce("ReduceMax", -1)
-    if _POWERS[metric] == 1:
+    if metric in ("manhattan", "l1", "cityblock"):
         return gaps.sum(-1)
     if metric == "nan_euclidean":
         # over the features that both have, scaled to all; NaN where they share none
@@ -194,7 +190,7 @@ def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
 # centered, and their centers are added in float64: in float32 a large mean of y would cost digits.
 
 
-def add_trees(ensemble: TreeEnsemble, X: Tensor) -> Tensor:
+def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     """Add the prediction of an ensemble: (row, feature) → (row, output)."""
     dtype = ensemble.value_type
     nodes, offset = _join_trees(ensemble)
@@ -228,7 +224,7 @@ def _add_operator(
     attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
     if not splits["nodes_missing_value_tracks_true"].any():
         attributes.pop("nodes_missing_value_tracks_true")
-    sums = (X.cast(FLOAT) if dtype == FLOAT32 else X).apply(
+    sums = (X.cast(FLOAT) if dtype == reader.FLOAT32 else X).apply(
         "TreeEnsemble",
         domain=ML_DOMAIN,
         n_targets=n_outputs,
@@ -239,10 +235,10 @@ def _add_operator(
         leaf_weights=numpy_helper.from_array(values.astype(dtype)),
         **attributes,
     )
-    return sums.cast(DOUBLE) if dtype == FLOAT32 else sums
+    return sums.cast(DOUBLE) if dtype == reader.FLOAT32 else sums
 
 
-def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
+def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
     """Number the splits and leaves of trees, and return (output,) offsets.
 
     The arrays of splits are attributes of the operator; there are none where no tree has a split.
@@ -267,7 +263,7 @@ def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats
         ends = [left[0], right[0]]
         shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
         number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-        threshold = inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
+        threshold = reader.inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
         part = {
             "nodes_featureids": np.asarray(tree.feature)[inner],
             "nodes_splits": threshold[inner],
@@ -293,9 +289,9 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     A split by categories is replaced by a split of an additional feature, which is 0 for the
     categories that go left and 1 for the others; a row has those of its categories.
     """
-    if estimator.loss not in _LOSSES:
+    if estimator.loss not in reader.BOOSTING_LOSSES:
         reason = f"boosting with loss={estimator.loss!r} has a link function"
-        refuse(reason, f"use one of {_LOSSES}")
+        refuse(reason, f"use one of {reader.BOOSTING_LOSSES}")
     columns, categories, all_bitsets = boosting_categories(estimator)
     all_nodes, baseline = boosting_trees(estimator)
     positions = {j: position for position, j in enumerate(categories)}
@@ -303,23 +299,20 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     goes_right: list[NDArray[np.integer]] = []
     split_positions, trees = [], []
     for nodes, bitsets in zip(all_nodes, all_bitsets, strict=True):
-        is_leaf, missing_left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
-        feature = columns[nodes["feature_idx"].astype(np.int64)]
-        threshold = nodes["num_threshold"].copy()
-        for i in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf):
+        tree = reader.boosting_tree(nodes)
+        feature, threshold = columns[tree.feature], tree.threshold.copy()
+        for i in np.flatnonzero((nodes["is_categorical"] != 0) & (tree.left >= 0)):
             j, bitset = int(feature[i]), bitsets[nodes["bitset_idx"][i]]
             bits = np.unpackbits(np.asarray(bitset, "<u4").view(np.uint8), bitorder="little")
             feature[i], threshold[i] = estimator.n_features_in_ + len(goes_right), 0.5
             # the last entry is for missing values and new categories
-            goes_right.append(1 - np.append(bits[: len(categories[j])], missing_left[i]))
+            goes_right.append(1 - np.append(bits[: len(categories[j])], tree.missing_left[i]))
             split_positions.append(positions[j])
-        left = np.where(is_leaf, -1, nodes["left"].astype(np.int64))
-        right, values = nodes["right"].astype(np.int64), nodes["value"][:, None]
-        trees.append(Tree(feature, threshold, left, right, missing_left, values))
+        trees.append(reader.Tree(feature, threshold, *tree[2:]))
     if goes_right:
         codes = [add_category_index(each, X.columns([j])) for j, each in categories.items()]
         starts = np.cumsum([0, *map(len, goes_right[:-1])], dtype=float)
         entries = (concatenate(codes).columns(split_positions) + starts).cast(INT64)
         table = X.graph.constant(np.concatenate(goes_right).astype(np.uint8))
         X = concatenate([X, table.take(entries).cast(DOUBLE)])
-    return add_trees(TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)
+    return add_trees(reader.TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import MissingExtraError, ignore_table_warnings
+from twinned.exceptions import ignore_table_warnings, require_extra
 from twinned.export.model_parts import read_feature_names, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap_model
@@ -37,10 +37,8 @@ def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
     dict of ndarray
         The outputs by name.
     """
-    try:
+    with require_extra("predict_onnx needs pip install onnxruntime."):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("predict_onnx needs pip install onnxruntime.") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors

@@ -405,14 +405,11 @@ class AnchoredNetworks:
     model: NeuralDifferenceModel
     anchors: Rows
     anchors_y: Floats
+    queries_per_block = _REDUCED_ROWS
 
     @property
     def bytes_per_query(self) -> int:
         return first_layer_bytes(self.model.shape)
-
-    @property
-    def queries_per_block(self) -> int:
-        return _REDUCED_ROWS
 
     def supports(self, queries: Rows) -> bool:
         return True
