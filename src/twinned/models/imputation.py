@@ -8,6 +8,7 @@ rows the process is uncertain: there, values are expected farther beyond a limit
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -165,18 +166,12 @@ def _fit_process(
     known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
 ) -> GaussianProcess:
     """The process of y or log y of known rows, with the kernel of the higher likelihood."""
-    y = known.bounds.lower
+    y = np.log(known.bounds.lower) if logarithm else known.bounds.lower
+    fit = partial(fit_gaussian_process, max_likelihood_rows=_LIKELIHOOD_ROWS, random_state=0)
+    kernels = KERNELS if similar is None else [similar.kernel]
     processes = [
-        fit_gaussian_process(
-            known.features,
-            np.log(y) if logarithm else y,
-            kernel=kernel,
-            sample_weight=known.weight,
-            max_likelihood_rows=_LIKELIHOOD_ROWS,
-            similar=similar,
-            random_state=0,
-        )
-        for kernel in (KERNELS if similar is None else [similar.kernel])
+        fit(known.features, y, kernel=kernel, sample_weight=known.weight, similar=similar)
+        for kernel in kernels
     ]
     return max(processes, key=lambda process: process.log_marginal_likelihood_)
 

@@ -95,13 +95,8 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
-        members = [
-            [
-                EnsembleMember(settings[i], None, len(fold_members) + number, selection.stops[i])
-                for number, i in enumerate(allocate_members(selection.weights, n_members))
-            ]
-            for selection in selections
-        ]
+        first_number = len(fold_members)
+        members = [selection.final_members(settings, first_number) for selection in selections]
         trained = _train_members(config, group, members, max_steps)
         weights = [finite / finite.sum() for finite in map(converged, trained)]
     each = zip(selections, members, trained, weights, strict=True)
@@ -223,6 +218,12 @@ class SettingSelection:
         """(member,): weights of the networks of all settings and folds that converged."""
         weights: Floats = (self.weights[:, None] * self.converged).ravel()
         return weights / weights.sum()
+
+    def final_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
+        """Return the members that train on all rows, as many of each setting as it weighs."""
+        chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
+        numbered = enumerate(chosen, start=first_number)
+        return [EnsembleMember(settings[i], None, number, self.stops[i]) for number, i in numbered]
 
     def make_ensemble(
         self, shape: Shape, members: list[EnsembleMember], trained: TrainedMembers, weights: Floats

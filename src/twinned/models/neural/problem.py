@@ -80,13 +80,13 @@ def select_inputs(
     networks of a single fold are the members, all have the same features.
     """
     table, merged_into = rows.table, rows.merged_into
-    every, in_table = np.arange(merged_into.max() + 1), np.arange(len(merged_into))
+    every = np.arange(merged_into.max() + 1)
     training = [*(np.setdiff1d(every, fold) for fold in folds), every]
-    of_all = _select_columns(options, table, in_table)
+    row_sets = [np.isin(merged_into, own) for own in training]
+    of_all = _select_columns(options, table, row_sets[-1])
     selections = [of_all] * len(training)
     if len(folds) > 1:
-        row_sets = [in_table[np.isin(merged_into, own)] for own in training[:-1]]
-        selections = [*(_select_columns(options, table, own) for own in row_sets), of_all]
+        selections = [*(_select_columns(options, table, own) for own in row_sets[:-1]), of_all]
     inputs = []
     for _, columns, is_relevant in selections:
         used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
@@ -103,7 +103,7 @@ def select_inputs(
 
 
 def _select_columns(
-    options: NetworkOptions, table: TrainingRows, rows: Indices
+    options: NetworkOptions, table: TrainingRows, rows: NDArray[np.bool_]
 ) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     """The features selected on some rows, their encoded columns, and which are most relevant.
 
