@@ -23,7 +23,7 @@ from twinned._compat import boosting_trees, is_search, set_booster, set_folds
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
-from twinned.models.trees import AnchoredTrees, predictor
+from twinned.models.trees import predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
 from twinned.pairing.pairs import RNG, PairFeatures, pair_folds
@@ -279,7 +279,7 @@ class SklearnDifferenceModel:
     unit: float  # factor of its predictions (see `target_unit`)
     symmetric: bool  # whether it is evaluated in both orders of a pair
     cache_bytes: int  # memory for trees that are packed for the next prediction
-    _anchored: tuple[Rows, AnchoredTrees | None] | None = field(default=None, init=False)
+    _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
     @property
     def member_weights(self) -> Floats:
@@ -319,16 +319,16 @@ class SklearnDifferenceModel:
         trees = self.trees_at(anchors, anchors_y)
         return trees if trees is not None and trees.worthwhile(n_evaluations) else None
 
-    def trees_at(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
+    def trees_at(self, anchors: Rows, anchors_y: Floats) -> predictor.AnchoredTrees | None:
         """The trees bound to the anchors, read once; None where the estimator has none."""
         if self._anchored is None or self._anchored[0] is not anchors:
             self._anchored = anchors, self._bind_trees(anchors, anchors_y)
         return self._anchored[1]
 
-    def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
+    def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> predictor.AnchoredTrees | None:
         features, options = self.features, (self.unit, self.symmetric, self.cache_bytes)
         trees = None if callable(features.kind) else read_trees(self.estimator)
         if trees is None or trees.n_features > features.width:
             return None
-        anchored = AnchoredTrees(trees, features, anchors, anchors_y, *options)
+        anchored = predictor.AnchoredTrees(trees, features, anchors, anchors_y, *options)
         return anchored if anchored.supports(anchors) else None

@@ -192,37 +192,22 @@ def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
 
 def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     """Add the prediction of an ensemble: (row, feature) → (row, output)."""
-    dtype = ensemble.value_type
+    dtype, n_outputs = ensemble.value_type, len(ensemble.offset)
     nodes, offset = _join_trees(ensemble)
     if not nodes:
         return (X * 0.0).sum(-1, keepdims=True) + offset
     values, outputs, trees = (nodes.pop(name) for name in ("value", "output", "tree"))
-    if values.shape[1] == 1:
-        return _add_operator(nodes, values[:, 0], outputs, len(offset), dtype, X) + offset
-    # A leaf of the operator has one value: its index. Each tree has an output of the operator, and
-    # the values are looked up by the indices.
-    numbers = np.arange(len(values))
-    exact = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
-    indices = _add_operator(nodes, numbers, trees, trees[-1] + 1, exact, X).cast(INT64)
-    with X.graph.outside_loops():
-        table = X.graph.constant(values.astype(dtype)).cast(DOUBLE)
-    return table.take(indices).sum(1) + offset
-
-
-def _add_operator(
-    splits: dict[str, NDArray[Any]],
-    values: NDArray[Any],
-    outputs: NDArray[np.int64],
-    n_outputs: int,
-    dtype: np.dtype[Any],
-    X: Tensor,
-) -> Tensor:
-    """Sums (row, output) of values of leaves, which belong to outputs."""
-    thresholds = splits["nodes_splits"].astype(dtype)
+    weights, has_one_value = values[:, 0], values.shape[1] == 1
+    if not has_one_value:
+        # A leaf of the operator has one value: its index. Each tree has an output of the operator,
+        # and the values are looked up by the indices.
+        weights, outputs, n_outputs = np.arange(len(values)), trees, trees[-1] + 1
+        dtype = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
+    thresholds = nodes["nodes_splits"].astype(dtype)
     modes = np.full(len(thresholds), _LESS_OR_EQUAL, dtype=np.uint8)
-    attributes = {name: part.tolist() for name, part in splits.items()}
+    attributes = {name: part.tolist() for name, part in nodes.items()}
     attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
-    if not splits["nodes_missing_value_tracks_true"].any():
+    if not nodes["nodes_missing_value_tracks_true"].any():
         attributes.pop("nodes_missing_value_tracks_true")
     sums = (X.cast(FLOAT) if dtype == reader.FLOAT32 else X).apply(
         "TreeEnsemble",
@@ -232,10 +217,15 @@ def _add_operator(
         post_transform=_IDENTITY,
         nodes_modes=numpy_helper.from_array(modes),
         leaf_targetids=outputs.tolist(),
-        leaf_weights=numpy_helper.from_array(values.astype(dtype)),
+        leaf_weights=numpy_helper.from_array(weights.astype(dtype)),
         **attributes,
     )
-    return sums.cast(DOUBLE) if dtype == reader.FLOAT32 else sums
+    sums = sums.cast(DOUBLE) if dtype == reader.FLOAT32 else sums
+    if has_one_value:
+        return sums + offset
+    with X.graph.outside_loops():
+        table = X.graph.constant(values.astype(ensemble.value_type)).cast(DOUBLE)
+    return table.take(sums.cast(INT64)).sum(1) + offset
 
 
 def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:

@@ -71,17 +71,13 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
     scalers, twin, _ = unwrap_model(model)
     if scalers or not isinstance(twin, BaseTwin):
         return None
-    schema = read_schema(twin)
-    names = getattr(twin, "feature_names_in_", None)
-    columns = {}
+    schema, names = read_schema(twin), getattr(twin, "feature_names_in_", None)
+    table = pd.DataFrame(twin.anchors_X_.astype(dtype).astype(np.float64), columns=names)
     for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
-        values, name = twin.anchors_X_[:, j], j if names is None else names[j]
-        if kind == NUMERIC:
-            columns[name] = pd.Series(values.astype(dtype).astype(np.float64))
-        else:
-            items = [None if np.isnan(code) else categories[int(code)] for code in values]
-            columns[name] = pd.Series(items, dtype=object)
-    table = pd.DataFrame(columns)
+        if kind != NUMERIC:
+            codes = twin.anchors_X_[:, j]
+            items = [None if np.isnan(code) else categories[int(code)] for code in codes]
+            table.isetitem(j, pd.Series(items, dtype=object))
     return table.to_numpy() if names is None else table
 
 

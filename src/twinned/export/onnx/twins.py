@@ -268,8 +268,8 @@ class _Layers:
         halves[0] += self._bias(0)
         if self._networks.shape.n_frequencies and np.asarray(self._networks.gates).any():
             embedding = self._embedding(X)
-            products = [embedding @ self._parameters[f"periodic_{side}"] for side in sides]
-            halves = [half + product for half, product in zip(halves, products, strict=True)]
+            for side in sides:
+                halves[side] += embedding @ self._parameters[f"periodic_{side}"]
         return halves
 
     def _embedding(self, X: Tensor) -> Tensor:

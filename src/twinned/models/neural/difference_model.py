@@ -74,8 +74,7 @@ def anchor_differences(
     if indices is not None:
         n_anchors = indices.shape[1]
         indices = pad_to(indices, len(Q), n_anchors, dtype=np.int32)
-    out = _to_anchors(*networks, Q, A, indices)
-    return np.asarray(out)[:, :n_queries, :n_anchors]
+    return np.asarray(_to_anchors(*networks, Q, A, indices))[:, :n_queries, :n_anchors]
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -101,8 +100,7 @@ def row_outputs(
     """
     size = round_up(len(first), 64)
     padded = None if second is None else pad_rows(second, size)
-    out = _rows(*networks, pad_rows(first, size), padded)
-    return np.asarray(out)[:, : len(first)]
+    return np.asarray(_rows(*networks, pad_rows(first, size), padded))[:, : len(first)]
 
 
 @partial(jax.jit, static_argnames="shape")

@@ -257,11 +257,9 @@ class MemberTask(NamedTuple):
         else:
             # the partners of a point are the next ones of the batch, which is in random order
             following = partial(_following, n=n_partners)
-            second = tuple(following(half) for half in first)
-            y_second, w_second = tuple(following(part) for part in y), following(weight)
+            second, y_second, w_second = jax.tree.map(following, (first, y, weight))
         repeat = partial(_repeat, times=n_partners)
-        first, y = (tuple(repeat(part) for part in both) for both in (first, y))
-        weight = repeat(weight)
+        first, y, weight = jax.tree.map(repeat, (first, y, weight))
         if masks is not None:
             # or the compiler draws and copies them anew wherever one is used
             masks = jax.lax.optimization_barrier([_repeat(mask, 2 * n_partners) for mask in masks])

@@ -69,14 +69,12 @@ class Tree(NamedTuple):
     @property
     def is_valid(self) -> bool:
         """Whether all splits and leaves are finite and each node but the root has one parent."""
-        leaf = self.left < 0
-        if np.isnan(self.threshold[~leaf]).any() or (self.feature[~leaf] < 0).any():
+        inner = self.left >= 0
+        if np.isnan(self.threshold[inner]).any() or (self.feature[inner] < 0).any():
             return False
-        children = np.concatenate([self.left[~leaf], self.right[~leaf]])
-        are_nodes = (children >= 1) & (children < self.n_nodes)
-        if not np.isfinite(self.value[leaf]).all() or not are_nodes.all():
-            return False
-        return not (np.bincount(children, minlength=self.n_nodes)[1:] != 1).any()
+        children = np.concatenate([self.left[inner], self.right[inner]])
+        have_one_parent = np.array_equal(np.sort(children), np.arange(1, self.n_nodes))
+        return have_one_parent and bool(np.isfinite(self.value[~inner]).all())
 
 
 class TreeEnsemble(NamedTuple):
