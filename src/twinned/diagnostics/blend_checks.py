@@ -83,9 +83,7 @@ class DiagnosedRows(TrainingRows):
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
-            rows = validate_training_rows(
-                blend, X, *arguments, pair_dtype=np.dtype(np.float64), multi_output=False
-            )
+            rows = validate_training_rows(blend, X, *arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
         data = cls(**vars(rows), table=X)

@@ -21,13 +21,11 @@ from twinned.pairing.pairs import as_pair_strategy
 from twinned.rows.folds import distinct_rows, equal_features, row_folds
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows, known_medians, mark_missing
-from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
+from twinned.rows.training import FLOAT64, TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table, validate_target
 
 MAX_RELEVANT_FEATURES = 60
 """Number of features of a wide table that the settings without `all_features` use."""
-
-FLOAT64 = np.dtype(np.float64)
 
 
 def make_training_rows(
@@ -35,9 +33,7 @@ def make_training_rows(
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
     arguments = (X, y, sample_weight, None, y_lower, y_upper)
-    given = validate_training_rows(
-        estimator, *arguments, pair_dtype=FLOAT64, multi_output=True, unlabelled=unlabelled
-    )
+    given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
