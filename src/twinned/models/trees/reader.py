@@ -106,15 +106,11 @@ class TreeEnsemble(NamedTuple):
 
         The compiled kernel relies on this: it follows child indices without checking them.
         """
-        if not self.trees or not np.isfinite(self.offset).all():
+        widths = {tree.value.shape[1] for tree in self.trees}
+        if len(widths) != 1 or not np.isfinite(self.offset).all():
             return False
-        n_values = self.trees[0].value.shape[1]
-        return all(
-            tree.value.shape[1] == n_values
-            and tree.output + n_values <= len(self.offset)
-            and tree.is_valid
-            for tree in self.trees
-        )
+        n_outputs = max(tree.output for tree in self.trees) + widths.pop()
+        return n_outputs <= len(self.offset) and all(tree.is_valid for tree in self.trees)
 
 
 def inclusive_threshold(
