@@ -88,13 +88,11 @@ class MetricCache:
     def __init__(self) -> None:
         self._metrics: dict[str, LearnedMetric] = {}
 
-    def __call__(
-        self, features: Floats, y: Floats, weight: Floats, similar: LearnedMetric | None = None
-    ) -> LearnedMetric:
-        """Return the learned metric of the rows."""
-        key = joblib.hash((features, y, weight, similar))
+    def __call__(self, *rows: Floats, similar: LearnedMetric | None = None) -> LearnedMetric:
+        """Return the learned metric of features, y and weights."""
+        key = joblib.hash((rows, similar))
         if key not in self._metrics:
-            self._metrics[key] = learn_metric(features, y, weight, similar=similar)
+            self._metrics[key] = learn_metric(*rows, similar=similar)
         return self._metrics[key]
 
 

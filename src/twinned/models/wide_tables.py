@@ -77,14 +77,14 @@ def important_features(
         forest = clone(_TREES).fit(ranks[merged], target[merged], sample_weight=weight)
         order = np.argsort(-forest.feature_importances_, kind="stable")
         features = np.sort(features[order[:n_selected]])
-    if len(features) == 0:
-        features = np.arange(1)  # all are constant, and a model needs one
     _LOGGER.info("the %d most important of %d features are used", len(features), n_features)
     return features
 
 
 def distinct_features(matrix: Floats) -> Indices:
     """The indices of features that are neither constant nor a copy of an earlier one.
+
+    The first one where all are constant, as a model needs one.
 
     >>> x = np.array([0.0, 1.0, 4.0, 9.0])
     >>> distinct_features(np.column_stack([x, np.ones(4), 2 - 3 * x, x**2]))
@@ -101,7 +101,7 @@ def distinct_features(matrix: Floats) -> Indices:
     distinct = np.ones(len(varying), dtype=bool)
     for j in range(len(varying)):
         distinct[copies[j]] &= not distinct[j]  # a copy of a dropped feature is not dropped for it
-    return varying[distinct]
+    return varying[distinct] if len(varying) else np.arange(1)
 
 
 def _ranks(matrix: Floats) -> Floats:

@@ -113,7 +113,6 @@ def _select_columns(
             features = important_features(part.matrix, part.outputs, most, part.weight)
         else:
             features = distinct_features(part.matrix)
-            features = features if len(features) else np.arange(1)  # a network needs one
         matrix, most = part.matrix[:, features], MAX_RELEVANT_FEATURES
         relevant = features[important_features(matrix, part.outputs, most, part.weight)]
     columns = schema.encoded_columns(features)
@@ -217,7 +216,8 @@ class MergedRows(NamedTuple):
 
     def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
         """The metric of some rows and columns."""
-        return self.learn(self.X[rows][:, columns], self.y[rows], self.weight[rows], similar)
+        X, y, weight = self.X[rows][:, columns], self.y[rows], self.weight[rows]
+        return self.learn(X, y, weight, similar=similar)
 
 
 @dataclass(frozen=True)
