@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, pad_to, round_up
 from twinned.models.neural.problem import Scale
+from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
@@ -387,7 +388,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
 
 
 @dataclass(frozen=True, eq=False)
-class AnchoredNetworks:
+class AnchoredNetworks(AnchoredModel):
     """A `NeuralDifferenceModel` bound to fixed anchors (an `AnchoredModel`).
 
     Parameters
@@ -408,12 +409,6 @@ class AnchoredNetworks:
     @property
     def bytes_per_query(self) -> int:
         return first_layer_bytes(self.model.shape)
-
-    def supports(self, queries: Rows) -> bool:
-        return True
-
-    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        return True
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
