@@ -294,9 +294,8 @@ def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
 def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, state)
     if model.transformer_ is None:
-        functions = {"func": model.func, "inverse_func": model.inverse_func}
-        model.transformer_ = FunctionTransformer(**functions, validate=True)
-        model.transformer_.set_output(transform="default")
+        transformer = FunctionTransformer(model.func, model.inverse_func, validate=True)
+        model.transformer_ = transformer.set_output(transform="default")
 
 
 # --- what is read from models, where it is not their attributes -----------------------------------

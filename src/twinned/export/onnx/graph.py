@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 ML_DOMAIN = "ai.onnx.ml"
@@ -160,12 +160,8 @@ class Graph:
         with self._adding_to([]) as nodes:
             # an operator may not return an input of the body as it is
             outputs = [out.apply("Identity") for out in function(*inputs)]
-        body = GraphProto(
-            name=self.new_tensor().name,
-            node=nodes,
-            input=[ValueInfoProto(name=each.name) for each in inputs],
-            output=[ValueInfoProto(name=each.name) for each in outputs],
-        )
+        ends = ([ValueInfoProto(name=each.name) for each in side] for side in (inputs, outputs))
+        body = helper.make_graph(nodes, self.new_tensor().name, *ends)
         return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
 
     def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
