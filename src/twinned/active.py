@@ -29,7 +29,7 @@ from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.fitted.sampling import JointPrediction, predict_error, predict_jointly
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import limit_threads
+from twinned.models.resources import limit_threads, row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.scaling import StandardScaling
@@ -189,7 +189,8 @@ def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     references = np.sort(rng.choice(n_pool, min(_N_REFERENCES, n_pool), replace=False))
     predicted = twin.predict(safe_indexing(X, references))
     out = np.empty((n_pool, *predicted.shape[1:]))
-    for rows in _blocks(n_pool, _BLOCK_ROWS):
+    for block in row_blocks(n_pool, _BLOCK_ROWS):
+        rows = np.arange(block.start, block.stop)
         labels = twin.predict_anchors(safe_indexing(X, rows))[1]
         labels = labels[:, rng.choice(labels.shape[1], min(_N_LABELS, labels.shape[1]))]
         differences = twin.predict_difference(
@@ -204,14 +205,10 @@ def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
 def _difference(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
     scores = []
-    for rows in _blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
+    for rows in row_blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
         indices, estimates = twin.predict_anchors(safe_indexing(X, rows))
         scores.append(np.abs(estimates - twin.anchors_y_[indices]).min(axis=1))
     return np.concatenate(scores)
-
-
-def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
-    return np.split(np.arange(n_rows), range(rows_per_block, n_rows, rows_per_block))
 
 
 # Each returns scores of shape (n_pool,) or (n_pool, n_outputs).

@@ -577,8 +577,7 @@ def gamma_test(features: Floats, y: Floats) -> float:
     >>> bool(0.08 < noise < 0.12)
     True
     """
-    k = min(_N_NEIGHBORS, len(y) - 1)
-    neighbors = NeighborIndex(features).kneighbors_self(k)
+    neighbors = NeighborIndex(features).kneighbors_self(min(_N_NEIGHBORS, len(y) - 1))
     distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
     halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
     if np.ptp(distances) == 0:

@@ -221,9 +221,8 @@ def thin_members(
     predicted = _member_predictions(model, X)
     if predicted.ndim != 2:
         raise ValueError("Thinning needs a single output.")
-    if y is None:
-        target: Floats = model.member_weights_ @ predicted
-    else:
+    target: Floats = model.member_weights_ @ predicted
+    if y is not None:
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
     chosen = choose_anchors(errors.T @ errors, min(n_members, len(predicted)))

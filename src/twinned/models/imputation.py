@@ -246,8 +246,7 @@ def _posterior(
     root = np.sqrt(precision)
     system = root[:, None] * covariance * root
     system[np.diag_indices_from(system)] += 1.0
-    factor = cho_factor(system, lower=True)
-    explained = cho_solve(factor, root[:, None] * covariance)
+    explained = cho_solve(cho_factor(system, lower=True), root[:, None] * covariance)
     variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance * root, explained)
     residual = shift - precision * mean
     posterior = mean + covariance @ residual - (covariance * root) @ (explained @ residual)

@@ -180,8 +180,7 @@ class Graph:
 
     def constant(self, values: ArrayLike) -> Tensor:
         """Store an array; equal arrays are stored once."""
-        array = np.ascontiguousarray(values)
-        array = array.reshape(np.shape(values))  # which a scalar loses
+        array = np.asarray(values, order="C")
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.constants:
             self.constants[key] = numpy_helper.from_array(array, self.new_tensor().name)
@@ -218,6 +217,7 @@ def concatenate(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
     return parts[0] if len(parts) == 1 else parts[0].apply("Concat", *parts[1:], axis=axis)
 
 
+@np.errstate(over="ignore")
 def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
     """Return a column in a small type, and a divisor that gives back its values exactly.
 
@@ -226,14 +226,12 @@ def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
     """
     if np.isfinite(column).all() and not np.signbit(column[column == 0]).any():
         for divisor in 10.0 ** np.arange(_MAX_DECIMALS + 1):
-            with np.errstate(over="ignore"):
-                whole = np.round(column * divisor)
+            whole = np.round(column * divisor)
             if np.abs(whole).max(initial=0.0) > np.iinfo(_INTEGERS[-1]).max:
                 break
             if np.array_equal(whole / divisor, column):
                 fits = [t for t in _INTEGERS if np.array_equal(whole.astype(t), whole)]
                 return whole.astype(fits[0]), float(divisor)
-    with np.errstate(over="ignore"):
-        rounded = column.astype(np.float32)
+    rounded = column.astype(np.float32)
     exact = np.array_equal(rounded.astype(np.float64), column, equal_nan=True)
     return (rounded, 1.0) if exact else (column, 1.0)

@@ -57,8 +57,7 @@ def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
     if type(scaler) is SimpleImputer and _replaces_nan(scaler):
         return X.fill_nan(np.asarray(scaler.statistics_, dtype=np.float64))
-    operations = read_scaler(scaler)
-    if operations is None:
+    if (operations := read_scaler(scaler)) is None:
         reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
         refuse(reason, "apply it before the model, and export the last step of the pipeline")
     for operator, values in operations:

@@ -86,8 +86,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
 
     In units of the standard deviation of the known values.
     """
-    table = anchor_table(model)
-    if table is None:
+    if (table := anchor_table(model)) is None:
         return None
     change = np.abs(predict_onnx(path, table)["mean"] - _predict_table(model, table))
     return float(change.max() / _target_spread(model))

@@ -201,8 +201,7 @@ class NetworkOptions:
         """
         if self.n_frequencies is not None:
             return self.n_frequencies
-        narrow = n_features <= _NARROW_FEATURES
-        return _MAX_FREQUENCIES if narrow else _MAX_EMBEDDING // n_features
+        return _MAX_FREQUENCIES if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
 
 
 def resolve_options(estimator):

@@ -451,8 +451,6 @@ def _member_arrays(
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
-    is_training = np.zeros(n_rows, dtype=np.float32)
-    is_training[training_rows] = 1.0
     loop_rows = np.zeros(1, dtype=np.int32)
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
@@ -461,7 +459,7 @@ def _member_arrays(
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
         n_anchors=np.int32(len(training_rows) - is_censored.sum()),
-        is_training=is_training,
+        is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
         last_check=np.int32(member.last_check),
