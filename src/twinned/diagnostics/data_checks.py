@@ -35,14 +35,8 @@ from twinned.fitted.twin import Queries
 from twinned.models.learned_metric import learn_metric
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_significant
-from twinned.rows.schema import (
-    Floats,
-    Indices,
-    column_list,
-    encode_columns,
-    extend_schema,
-    is_table,
-)
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, column_list, encode_columns, extend_schema, is_table
 from twinned.rows.validation import count_rows, validate_target
 
 # Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).
