@@ -19,8 +19,8 @@ from twinned.models.wide_tables import distinct_features, important_features
 from twinned.pairing.anchors import as_anchor_strategy, uses_learned_metric
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.rows.folds import distinct_rows, equal_features, row_folds
-from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Rows, known_medians, mark_missing
+from twinned.rows.neighbors import LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats, Indices, Rows, known_medians, mark_missing
 from twinned.rows.training import FLOAT64, TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table, validate_target
 
