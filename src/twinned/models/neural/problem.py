@@ -21,7 +21,7 @@ from twinned.pairing.pairs import as_pair_strategy
 from twinned.rows.folds import distinct_rows, equal_features, row_folds
 from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows, known_medians, mark_missing
-from twinned.rows.training import FLOAT64, TargetBounds, TrainingRows, validate_training_rows
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table, validate_target
 
 MAX_RELEVANT_FEATURES = 60
@@ -390,7 +390,7 @@ def scale_validation_rows(estimator, X_val, y_val, table, scale):
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
         raise ValueError(f"X_val and y_val must be given together, but {missing} is None.")
-    matrix, _ = validate_table(estimator, X_val, table.schema, FLOAT64)
+    matrix, _ = validate_table(estimator, X_val, table.schema, np.dtype(np.float64))
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.y.ndim == 2)
     features = scale.transform(table.schema.to_rows(matrix)).features
     return features, y.reshape(len(y), -1)
