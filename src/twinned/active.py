@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import erfcx, ndtr
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,9 +29,10 @@ from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.fitted.sampling import JointPrediction, predict_error, predict_jointly
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import limit_threads
+from twinned.models.resources import limit_threads, row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
+from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
 
@@ -167,8 +167,8 @@ def select_batch(
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=1.0)
     array([2, 1])
     """
-    transform = _standardizer(pool, measured) if learned is None else learned.transform
-    pool, measured = transform(pool), transform(measured)
+    metric = learned or StandardScaling.fit(np.concatenate([pool, measured]))
+    pool, measured = metric.transform(pool), metric.transform(measured)
     gap = NeighborIndex(measured).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     selected: list[int] = []
     for _ in range(n):
@@ -180,12 +180,6 @@ def select_batch(
     return np.array(selected, dtype=np.intp)
 
 
-def _standardizer(pool: Floats, measured: Floats) -> Callable[[Floats], Floats]:
-    with np.errstate(invalid="ignore"):  # a feature without values
-        scaler = StandardScaler().fit(np.concatenate([pool, measured]))
-    return lambda rows: np.nan_to_num(scaler.transform(rows))
-
-
 def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """E|F(q, x) + y_x − ŷ(q)| over references q of the pool, with y_x from the anchors of x.
 
@@ -195,7 +189,8 @@ def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     references = np.sort(rng.choice(n_pool, min(_N_REFERENCES, n_pool), replace=False))
     predicted = twin.predict(safe_indexing(X, references))
     out = np.empty((n_pool, *predicted.shape[1:]))
-    for rows in _blocks(n_pool, _BLOCK_ROWS):
+    for block in row_blocks(n_pool, _BLOCK_ROWS):
+        rows = np.arange(block.start, block.stop)
         labels = twin.predict_anchors(safe_indexing(X, rows))[1]
         labels = labels[:, rng.choice(labels.shape[1], min(_N_LABELS, labels.shape[1]))]
         differences = twin.predict_difference(
@@ -210,14 +205,10 @@ def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
 def _difference(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
     scores = []
-    for rows in _blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
+    for rows in row_blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
         indices, estimates = twin.predict_anchors(safe_indexing(X, rows))
         scores.append(np.abs(estimates - twin.anchors_y_[indices]).min(axis=1))
     return np.concatenate(scores)
-
-
-def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
-    return np.split(np.arange(n_rows), range(rows_per_block, n_rows, rows_per_block))
 
 
 # Each returns scores of shape (n_pool,) or (n_pool, n_outputs).

@@ -48,13 +48,12 @@ def fit_many(estimator, problems):
     each = list(estimator) if isinstance(estimator, (list, tuple)) else [estimator] * len(problems)
     if len(each) != len(problems):
         raise ValueError(f"{len(each)} estimators do not fit {len(problems)} problems.")
-    for one in each:
+    pairs = list(zip(each, problems, strict=True))
+    for one, problem in pairs:
         if not isinstance(one, (TwinNeuralRegressor, NeuralRegressor)):
             raise TypeError(f"fit_many takes neural estimators, not {type(one).__name__}.")
-    for problem in problems:
         if not 2 <= len(problem) <= 7:
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
-    pairs = list(zip(each, problems, strict=True))
     if not pairs:
         return []
     if not is_remote_backend():
@@ -88,9 +87,8 @@ def _fit_together(pairs):
 
 def _build(pairs):
     """Return clones of the estimators, which now know their features, and their problems."""
-    learn = MetricCache()
-    models = [clone(estimator) for estimator, _ in pairs]
-    return [
-        (model, build_problem(model, *problem, learn=learn))
-        for model, (_, problem) in zip(models, pairs, strict=True)
-    ]
+    learn, built = MetricCache(), []
+    for estimator, problem in pairs:
+        model = clone(estimator)
+        built.append((model, build_problem(model, *problem, learn=learn)))
+    return built

@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from twinned.datasets import fetch, info, load
-from twinned.datasets.files import cache_folder, locate
+from twinned.datasets.files import cache_folder, locate, parse
 from twinned.exceptions import IntegrityError
 
 registry = importlib.import_module("twinned.datasets.registry")
@@ -32,7 +32,6 @@ def isolated(tmp_path, monkeypatch):
         info("YH"), rows=2, sha256=hashlib.sha256(ROWS).hexdigest(), file="yacht.data"
     )
     monkeypatch.setitem(registry.RECORDS, "YH", small)
-    monkeypatch.setattr("twinned.datasets.files._parsed", {})
     monkeypatch.setattr(registry, "BASE_URL", NOWHERE)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
@@ -122,11 +121,12 @@ def test_file_changed_after_loading_is_refused(folder):
         load("YH")
 
 
-def test_file_is_parsed_once(folder, monkeypatch):
+def test_file_is_parsed_once(folder):
     (folder / "yacht.data").write_bytes(ROWS)
     load("YH")
-    monkeypatch.setattr("twinned.datasets.files.parse", lambda *_: pytest.fail("parsed again"))
+    n_parsed = parse.cache_info().misses
     assert load("YH")[1].tolist() == [0.25, 0.5]
+    assert parse.cache_info().misses == n_parsed
 
 
 def test_damaged_cached_file_is_replaced(cache, server):

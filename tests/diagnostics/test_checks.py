@@ -24,7 +24,7 @@ OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "nois
 def with_same_twins(cv):
     """A copy that has the fitted twins but not the estimates of anchors."""
     other = replace(cv)
-    other.twins, other.held_out = cv.twins, cv.held_out
+    other.twins = cv.twins
     return other
 
 
@@ -117,8 +117,8 @@ def test_curves_end_at_the_twin_with_all_anchors(bridge, bridge_cv, tree_twin):
     numbers = anchor_curve(X, y, cross_validation=bridge_cv).numbers
     assert numbers["x"][-1] == 96
     each = [
-        np.sqrt(np.mean((bridge_cv.held_out[0][rows] - bridge_cv.y[rows]) ** 2))
-        for _, rows in bridge_cv.folds
+        np.sqrt(np.mean((twin.predict(bridge_cv.rows(rows)) - bridge_cv.y[rows]) ** 2))
+        for twin, (_, rows) in zip(bridge_cv.twins, bridge_cv.folds, strict=True)
     ]
     assert numbers["rmse"][-1] == pytest.approx(np.mean(each))
     assert numbers["standard_error"][-1] == pytest.approx(np.std(each, ddof=1) / np.sqrt(5))

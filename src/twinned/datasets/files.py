@@ -9,6 +9,7 @@ import csv
 import logging
 import os
 import re
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,10 +20,6 @@ from twinned.datasets.registry import Dataset, info
 from twinned.exceptions import IntegrityError
 
 DATA_VARIABLE, CACHE_VARIABLE = "TWINNED_DATA", "TWINNED_CACHE"
-
-# Tables parsed in this process, by key. The bytes are verified before each use, so that the table
-# of a key never changes.
-_parsed: dict[str, pd.DataFrame] = {}
 
 
 def load_dataset(key: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -61,10 +58,7 @@ def load_dataset(key: str) -> tuple[pd.DataFrame, pd.Series]:
     if path is None:
         return make_tf(n=record.rows, random_state=0)
     # The bytes that are hashed are those that are parsed: the file cannot change in between.
-    content = _read_verified(path, record)
-    if record.key not in _parsed:
-        _parsed[record.key] = parse(content, record)
-    table = _parsed[record.key]
+    table = parse(_read_verified(path, record), record)
     return table[list(record.columns)].copy(), table[record.target].copy()
 
 
@@ -132,6 +126,7 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("twinned"))
 
 
+@cache
 def parse(content: bytes, record: Dataset) -> pd.DataFrame:
     r"""Parse the bytes of a file into the features and the target of `record`, as float64.
 

@@ -37,8 +37,7 @@ from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 
 _NETWORKS = ("neural", "neural_twin")
@@ -84,9 +83,7 @@ class DiagnosedRows(TrainingRows):
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
-            rows = validate_training_rows(
-                blend, X, *arguments, pair_dtype=np.dtype(np.float64), multi_output=False
-            )
+            rows = validate_training_rows(blend, X, *arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
         data = cls(**vars(rows), table=X)
@@ -153,8 +150,7 @@ class BlendChecks:
         """Run the checks."""
         self.progress("checks of the recommended model")
         table, model = self.twin.out_of_fold(), self._title("recommended model")
-        fitted_y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
-        scores = table["score"].to_numpy()
+        fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(scores, np.abs(fitted_y - predicted), model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self.transform.is_log:
@@ -182,8 +178,7 @@ class BlendChecks:
     @property
     def _seconds(self) -> dict[str, float]:
         """Seconds of all fits of each member of the blend."""
-        board = self.blend.leaderboard_
-        return dict(zip(board["member"], board["fit_seconds"], strict=True))
+        return self.blend.leaderboard_.set_index("member")["fit_seconds"].to_dict()
 
     def _add(self, result: CheckResult) -> None:
         self.results[result.key] = result
@@ -194,19 +189,27 @@ class BlendChecks:
         if seconds <= remaining:
             self.progress(title)
             return True
-        self.skipped[title] = (
-            f"expected to take {seconds:.1f} s, and {remaining:.1f} s remain besides the report"
-        )
+        rest = f"{remaining:.1f} s remain besides the report"
+        self.skipped[title] = f"expected to take {seconds:.1f} s, and {rest}"
         return False
 
     def _check_member(
         self, check: Callable[..., CheckResult], title: str, name: str, share: float
     ) -> None:
-        """Run a check of a member where there is time; `share` is of the seconds of its fits."""
-        if self._starts(f"{title} of {name}", share * self._seconds[name]):
-            cv = cross_validate_member(self.blend, name, self.known.codes, self._title(name))
-            with limit_threads(1):  # as in the fits of the blend
-                self._add(check(cv.X, cv.y, cross_validation=cv))
+        """Run a check of a member where there is time; `share` is of the seconds of its fits.
+
+        Its features are prepared as those of the member that is fitted to all rows, and its folds
+        are those of the blend.
+        """
+        if not self._starts(f"{title} of {name}", share * self._seconds[name]):
+            return
+        blend, label = self.blend, self._title(name)
+        member = next(member for member in blend.fitted_members_ if member.label == name)
+        X, model = member.preparation.transform(blend.anchors_X_), clone(member.estimator)
+        folds = list(PredefinedSplit(blend.out_of_fold()["fold"]).split())
+        cv = CrossValidation(X, blend.anchors_y_, model, folds, self.known.codes, label)
+        with limit_threads(1):  # as in the fits of the blend
+            self._add(check(cv.X, cv.y, cross_validation=cv))
 
     def _check_logarithm(self) -> None:
         """Fit a quick member to the values themselves, on the same folds."""
@@ -245,20 +248,6 @@ class BlendChecks:
 
 def _without_networks(names: dict[str, float]) -> list[str]:
     return [name for name in names if name.partition(":")[0] not in _NETWORKS]
-
-
-def cross_validate_member(
-    blend: AutoTwinRegressor, name: str, groups: Indices | None, title: str
-) -> CrossValidation:
-    """Return a cross-validation of a member of a blend on the folds of the blend.
-
-    Its features are prepared as those of the member that is fitted to all rows.
-    """
-    member = next(member for member in blend.fitted_members_ if member.label == name)
-    folds = list(PredefinedSplit(blend.out_of_fold()["fold"]).split())
-    features = member.preparation.transform(blend.anchors_X_)
-    model = clone(member.estimator)
-    return CrossValidation(features, blend.anchors_y_, model, folds, groups, title)
 
 
 def logarithm_check(

@@ -465,8 +465,7 @@ def _encode(table: CheckedTable, X_new: ArrayLike) -> Floats:
         return np.asarray(X_new, dtype=np.float64)
     values, names = column_list(X_new)
     by_name = dict(zip(map(str, names), values, strict=True))
-    missing = [name for name in table.names if name not in by_name]
-    if missing:
+    if missing := [name for name in table.names if name not in by_name]:
         raise ValueError(f"The new rows lack the features {list_names(missing)}.")
     columns = [by_name[name] for name in table.names]
     return encode_columns(extend_schema(table.schema, columns), columns, table.names)

@@ -22,8 +22,7 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import aligned, bullets, details, paragraph, preformatted, table, view
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import count_rows, draw_seed
 
 

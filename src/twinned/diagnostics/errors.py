@@ -12,8 +12,7 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS, ratio_of_rmse, rmse_and_error
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import ResultTable, format_interval, format_significant, split_unit
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
 

@@ -30,7 +30,7 @@ from twinned.rows.schema import Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_table, validate_target
 
 PAGE = "docs/checks.md"
-WARNING, NOTE = "warning", "note"
+WARNING = "warning"  # the other level is "note"
 MIN_ROWS = 20
 _MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows

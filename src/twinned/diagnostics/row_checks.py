@@ -55,9 +55,8 @@ def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
     """Find rows that are equal in all features and the target, more than occur by chance."""
     counts = np.bincount(distinct_rows(np.column_stack([table.matrix, table.y]))[1])
     n_copies = table.n_rows - len(counts)
-    if n_copies < max(_LEAST_COPIES, _LEAST_SHARE * table.n_rows):
-        return
-    if np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
+    has_few_copies = n_copies < max(_LEAST_COPIES, _LEAST_SHARE * table.n_rows)
+    if has_few_copies or np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
         return
     share, sample = n_copies / table.n_rows, table.sample()
     effect = _effect_of_groups(sample, distinct_rows(sample.matrix)[1], (0.0, _NEAR_LIMITS[1]))

@@ -150,15 +150,6 @@ class CrossValidation:
         with ignore_table_warnings():
             return [clone(self.twin).fit(self.rows(rows), self.y[rows]) for rows, _ in self.folds]
 
-    @cached_property
-    def held_out(self) -> tuple[Floats, Floats]:
-        """(n,) out-of-fold predictions and standard deviations of the twin."""
-        mean, std = np.empty_like(self.y), np.empty_like(self.y)
-        for twin, (_, rows) in zip(self.twins, self.folds, strict=True):
-            with ignore_table_warnings():
-                mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
-        return mean, std
-
     def fit_and_predict(self, model: BaseEstimator, fold: int, train: Indices) -> Floats:
         """Fit a model to these rows and predict the held-out rows of a fold."""
         with ignore_table_warnings():
@@ -444,10 +435,12 @@ def loop_check(X, y, twin=None, *, cross_validation=None):
     error, and the values of each held-out row.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    queries = zip(cv.twins, map(cv.rows, cv.query_rows), strict=True)
-    loops = np.concatenate([fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries])
-    rows = np.concatenate(cv.query_rows)
-    std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
+    queries = list(zip(cv.twins, map(cv.rows, cv.query_rows), strict=True))
+    with ignore_table_warnings():
+        by_fold = [fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries]
+        predicted = [fitted.predict(X, return_std=True) for fitted, X in queries]
+    mean, std = (np.concatenate(parts) for parts in zip(*predicted, strict=True))
+    loops, error = np.concatenate(by_fold), np.abs(mean - cv.y[np.concatenate(cv.query_rows)])
     of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
     better = max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
     numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
@@ -584,8 +577,7 @@ def gamma_test(features: Floats, y: Floats) -> float:
     >>> bool(0.08 < noise < 0.12)
     True
     """
-    k = min(_N_NEIGHBORS, len(y) - 1)
-    neighbors = NeighborIndex(features).kneighbors_self(k)
+    neighbors = NeighborIndex(features).kneighbors_self(min(_N_NEIGHBORS, len(y) - 1))
     distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
     halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
     if np.ptp(distances) == 0:

@@ -72,11 +72,9 @@ def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str
     alone = "fit a single twin (twinned fit --model twin)"
     if not names:
         return f"{alone}."
-    return (
-        f"use one of its members, {' or '.join(map(repr, names))}: "
-        f"twinned.export.select_member(model, {names[0]!r}), or twinned export --member "
-        f"{names[0]}; or {alone}."
-    )
+    function = f"twinned.export.select_member(model, {names[0]!r})"
+    calls = f"{function}, or twinned export --member {names[0]}"
+    return f"use one of its members, {' or '.join(map(repr, names))}: {calls}; or {alone}."
 
 
 def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str:

@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
 from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target
 
 _MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
@@ -222,9 +221,8 @@ def thin_members(
     predicted = _member_predictions(model, X)
     if predicted.ndim != 2:
         raise ValueError("Thinning needs a single output.")
-    if y is None:
-        target: Floats = model.member_weights_ @ predicted
-    else:
+    target: Floats = model.member_weights_ @ predicted
+    if y is not None:
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
     chosen = choose_anchors(errors.T @ errors, min(n_members, len(predicted)))

@@ -144,7 +144,11 @@ class GaussianProcess:
     @cached_property
     def _factor(self) -> Floats:
         """The lower Cholesky factor, computed again when it is first needed: it is large."""
-        return factorize(self.correlation(self.X, self.X), self.noise / self.weight)
+        return self.factorize(self.X, self.noise / self.weight)
+
+    def factorize(self, rows: Floats, noise: Floats) -> Floats:
+        """The lower Cholesky factor of the correlation of rows with this noise, (row,)."""
+        return factorize(self.correlation(rows, rows), noise)
 
     def _scaled(self, X: Floats) -> Floats:
         # relative to a row, so that features far from zero do not lose digits
@@ -213,8 +217,7 @@ def fit_gaussian_process(
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
-    weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
-    merged, weight = merge_equal_rows(X, y, weight)
+    merged, weight = merge_equal_rows(X, y, sample_weight)
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
     rows, values = X[merged], y[merged].reshape(len(merged), -1)
@@ -222,8 +225,14 @@ def fit_gaussian_process(
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
     target = target_scaling.transform(values)
+    # rounded, so that the search does not depend on the units of the features
+    rounded = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
+    if similar is None or len(rows) < _ROWS_PER_FEATURE * len(spread):
+        log_parameters = _maximize(rounded, max_likelihood_rows)
+    else:
+        start = np.log(np.append(similar.length_scales[scaling.varying] / spread, similar.noise))
+        log_parameters = _descend(rounded.first_rows(max_likelihood_rows), start, _FINE_STEPS)[0]
     exact = MarginalLikelihood(kernel, standardized, target, weight)
-    log_parameters = _search_parameters(exact, max_likelihood_rows, similar, scaling)
     value, amplitude, constant, dual = exact.solve(log_parameters)
     length_scales = np.full(X.shape[1], np.inf)
     length_scales[scaling.varying] = spread * np.exp(log_parameters[:-1])
@@ -296,23 +305,6 @@ class MarginalLikelihood:
         squares = (sensitivity.sum(axis=0) + sensitivity.sum(axis=1)) @ scaled**2
         products = np.einsum("ij,ij->j", scaled, sensitivity @ scaled)
         return -value, np.append(2.0 * squares - 4.0 * products, -noise_gradient)
-
-
-def _search_parameters(
-    exact: MarginalLikelihood,
-    max_rows: int,
-    similar: GaussianProcess | LearnedMetric | None,
-    scaling: StandardScaling,
-) -> Floats:
-    """Logarithms of the length scales of standardized features and of the noise."""
-    # rounded, so that the search does not depend on the units of the features
-    likelihood = MarginalLikelihood(exact.kernel, exact.X.round(_DECIMALS), exact.y, exact.weight)
-    varying = scaling.varying
-    if similar is None or len(exact.X) < _ROWS_PER_FEATURE * varying.sum():
-        return _maximize(likelihood, max_rows)
-    lengths = similar.length_scales[varying] / scaling.scale[varying]
-    start = np.log(np.append(lengths, similar.noise))
-    return _descend(likelihood.first_rows(max_rows), start, _FINE_STEPS)[0]
 
 
 def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:

@@ -8,6 +8,7 @@ rows the process is uncertain: there, values are expected farther beyond a limit
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
-from twinned.models.gaussian_process import (
-    KERNELS,
-    GaussianProcess,
-    factorize,
-    fit_gaussian_process,
-)
+from twinned.models.gaussian_process import KERNELS, GaussianProcess, fit_gaussian_process
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds
@@ -170,18 +166,12 @@ def _fit_process(
     known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
 ) -> GaussianProcess:
     """The process of y or log y of known rows, with the kernel of the higher likelihood."""
-    y = known.bounds.lower
+    y = np.log(known.bounds.lower) if logarithm else known.bounds.lower
+    fit = partial(fit_gaussian_process, max_likelihood_rows=_LIKELIHOOD_ROWS, random_state=0)
+    kernels = KERNELS if similar is None else [similar.kernel]
     processes = [
-        fit_gaussian_process(
-            known.features,
-            np.log(y) if logarithm else y,
-            kernel=kernel,
-            sample_weight=known.weight,
-            max_likelihood_rows=_LIKELIHOOD_ROWS,
-            similar=similar,
-            random_state=0,
-        )
-        for kernel in (KERNELS if similar is None else [similar.kernel])
+        fit(known.features, y, kernel=kernel, sample_weight=known.weight, similar=similar)
+        for kernel in kernels
     ]
     return max(processes, key=lambda process: process.log_marginal_likelihood_)
 
@@ -202,8 +192,7 @@ def _expected_values(
         known, rows = known.with_log_target(), rows.with_log_target()
         return np.exp(_expected_values(process, known, rows, logarithm=False))
     noise = process.noise * known.weight.mean()  # of a row of weight 1
-    correlation = process.correlation(known.features, known.features)
-    factor = factorize(correlation, noise / known.weight), True
+    factor = process.factorize(known.features, noise / known.weight), True
     dual = cho_solve(factor, known.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
     expected = []
@@ -257,8 +246,7 @@ def _posterior(
     root = np.sqrt(precision)
     system = root[:, None] * covariance * root
     system[np.diag_indices_from(system)] += 1.0
-    factor = cho_factor(system, lower=True)
-    explained = cho_solve(factor, root[:, None] * covariance)
+    explained = cho_solve(cho_factor(system, lower=True), root[:, None] * covariance)
     variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance * root, explained)
     residual = shift - precision * mean
     posterior = mean + covariance @ residual - (covariance * root) @ (explained @ residual)
@@ -280,15 +268,11 @@ def truncated_moments(mean: Floats, std: Floats, bounds: TargetBounds) -> tuple[
     log_lower, log_upper = log_ndtr(lower), log_ndtr(upper)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_mass = log_upper + np.log1p(-np.exp(log_lower - log_upper))
-        at_lower, at_upper = (
-            np.exp(-0.5 * end**2 - log_mass) / np.sqrt(2 * np.pi) for end in (lower, upper)
-        )
-        ends = [
-            np.where(np.isfinite(end), end, 0.0) * density
-            for end, density in ((lower, at_lower), (upper, at_upper))
-        ]
-        shift = at_lower - at_upper
-        variance = 1.0 + ends[0] - ends[1] - shift**2
+        ends = np.stack([lower, upper])
+        densities = np.exp(-0.5 * ends**2 - log_mass) / np.sqrt(2 * np.pi)
+        products = np.where(np.isfinite(ends), ends, 0.0) * densities
+        shift = densities[0] - densities[1]
+        variance = 1.0 + products[0] - products[1] - shift**2
     # An interval so narrow or so far away that its mass is rounding error: its nearest end.
     failed = ~np.isfinite(shift) | ~np.isfinite(variance)
     shift = np.where(failed, np.clip(0.0, lower, upper), shift)

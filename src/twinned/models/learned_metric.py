@@ -88,13 +88,11 @@ class MetricCache:
     def __init__(self) -> None:
         self._metrics: dict[str, LearnedMetric] = {}
 
-    def __call__(
-        self, features: Floats, y: Floats, weight: Floats, similar: LearnedMetric | None = None
-    ) -> LearnedMetric:
-        """Return the learned metric of the rows."""
-        key = joblib.hash((features, y, weight, similar))
+    def __call__(self, *rows: Floats, similar: LearnedMetric | None = None) -> LearnedMetric:
+        """Return the learned metric of features, y and weights."""
+        key = joblib.hash((rows, similar))
         if key not in self._metrics:
-            self._metrics[key] = learn_metric(features, y, weight, similar=similar)
+            self._metrics[key] = learn_metric(*rows, similar=similar)
         return self._metrics[key]
 
 
@@ -124,13 +122,8 @@ def feature_relevance(metric: LearnedMetric, schema: TableSchema) -> Floats:
     >>> feature_relevance(LearnedMetric(slopes, slopes, slopes, 0.0, slopes), schema)
     array([0.66666667, 0.33333333])
     """
-    relevance = np.empty(schema.n_features)
-    start = len(schema.numeric)
-    relevance[schema.numeric] = metric.slopes[:start]
-    for j in schema.categorical:
-        end = start + schema.n_indicators[j]
-        relevance[j] = np.sqrt(np.sum(metric.slopes[start:end] ** 2))
-        start = end
-    relevance[schema.marked] = np.hypot(relevance[schema.marked], metric.slopes[start:])
+    indicators = [j for j in schema.categorical for _ in range(schema.n_indicators[j])]
+    features = [*schema.numeric, *indicators, *schema.marked]  # of the slopes
+    relevance = np.sqrt(np.bincount(features, metric.slopes**2, schema.n_features))
     total = relevance.sum()
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))

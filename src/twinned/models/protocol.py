@@ -25,9 +25,11 @@ class AnchoredModel(Protocol):
 
     def supports(self, queries: Rows) -> bool:
         """Whether the fast path gives the same predictions as `DifferenceModel` for these rows."""
+        return True
 
     def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
         """Whether `moments` is available with anchor weights and with the variance."""
+        return True
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None

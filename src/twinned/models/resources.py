@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -50,8 +50,7 @@ def one_thread_if_remote() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def limit_threads(n_jobs: int | None) -> Iterator[None]:
+def limit_threads(n_jobs: int | None) -> AbstractContextManager[object]:
     """Context in which OpenMP uses the threads of `n_jobs`, and BLAS at most these; None means 1.
 
     The limit of OpenMP is that of the calling thread. BLAS may have one for the process, which is
@@ -61,16 +60,12 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
     with _LOCK:  # of two threads that begin at the same time, one finds the limit of the other
         blas = _find_libraries("blas", n_modules).lib_controllers
         is_higher = any(library.num_threads > n_threads for library in blas)
-        limit = _find_libraries(None if is_higher else "openmp", n_modules).limit(limits=n_threads)
-    with limit:
-        yield
+        return _find_libraries(None if is_higher else "openmp", n_modules).limit(limits=n_threads)
 
 
-@contextmanager
-def limit_openmp(n_threads: int) -> Iterator[None]:
+def limit_openmp(n_threads: int) -> AbstractContextManager[object]:
     """Context in which OpenMP uses `n_threads` threads, in the calling thread."""
-    with _find_libraries("openmp", len(sys.modules)).limit(limits=n_threads):
-        yield
+    return _find_libraries("openmp", len(sys.modules)).limit(limits=n_threads)
 
 
 @lru_cache(maxsize=3)

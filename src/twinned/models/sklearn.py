@@ -23,12 +23,11 @@ from twinned._compat import boosting_trees, is_search, set_booster, set_folds
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
-from twinned.models.trees import AnchoredTrees, predictor
+from twinned.models.trees import predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
-from twinned.pairing.pairs import PairFeatures, pair_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.pairing.pairs import RNG, PairFeatures, pair_folds
+from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
@@ -70,17 +69,14 @@ class LazyPairMatrix:
 
     def __getitem__(self, rows: Indices | slice | int) -> Pairs:
         """One row, or those of a slice or a list."""
-        return self._build(rows)
-
-    def _build(self, rows: Indices | slice | int, out: Pairs | None = None) -> Pairs:
         left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
-        return self.features.build(left, right, out)
+        return self.features.build(left, right)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Pairs:
         """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
         pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
         for rows in row_blocks(len(self), self.block_rows):
-            self._build(rows, pairs[rows])
+            pairs[rows] = self[rows]
         return pairs
 
 
@@ -127,11 +123,7 @@ class PairTrainingSet(NamedTuple):
 
 
 def fit_on_pairs(
-    base: BaseEstimator,
-    training: PairTrainingSet,
-    *,
-    rng: np.random.RandomState | None,
-    n_jobs: int | None,
+    base: BaseEstimator, training: PairTrainingSet, *, rng: RNG | None, n_jobs: int | None
 ) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed.
 
@@ -209,15 +201,12 @@ def _separate_thresholds(boosting: HistGradientBoostingRegressor, pairs: Pairs) 
 
 def supports_blocks(base: BaseEstimator) -> bool:
     """Whether pairs can be built in blocks for this estimator."""
-    if type(base).__module__.partition(".")[0] != "lightgbm":
-        return False
-    import lightgbm
-
+    kind, parameters = type(base), base.get_params()
     return (
-        type(base) is lightgbm.LGBMRegressor
-        and not _N_ESTIMATORS_ALIASES & set(base.get_params())
+        (kind.__module__.partition(".")[0], kind.__name__) == ("lightgbm", "LGBMRegressor")
+        and not _N_ESTIMATORS_ALIASES & set(parameters)
         and not callable(base.objective)
-        and not base.get_params().get("linear_tree", False)  # needs the raw values
+        and not parameters.get("linear_tree", False)  # needs the raw values
     )
 
 
@@ -286,7 +275,7 @@ class SklearnDifferenceModel:
     unit: float  # factor of its predictions (see `target_unit`)
     symmetric: bool  # whether it is evaluated in both orders of a pair
     cache_bytes: int  # memory for trees that are packed for the next prediction
-    _anchored: tuple[Rows, AnchoredTrees | None] | None = field(default=None, init=False)
+    _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
     @property
     def member_weights(self) -> Floats:
@@ -326,16 +315,16 @@ class SklearnDifferenceModel:
         trees = self.trees_at(anchors, anchors_y)
         return trees if trees is not None and trees.worthwhile(n_evaluations) else None
 
-    def trees_at(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
+    def trees_at(self, anchors: Rows, anchors_y: Floats) -> predictor.AnchoredTrees | None:
         """The trees bound to the anchors, read once; None where the estimator has none."""
         if self._anchored is None or self._anchored[0] is not anchors:
             self._anchored = anchors, self._bind_trees(anchors, anchors_y)
         return self._anchored[1]
 
-    def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
+    def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> predictor.AnchoredTrees | None:
         features, options = self.features, (self.unit, self.symmetric, self.cache_bytes)
         trees = None if callable(features.kind) else read_trees(self.estimator)
         if trees is None or trees.n_features > features.width:
             return None
-        anchored = AnchoredTrees(trees, features, anchors, anchors_y, *options)
+        anchored = predictor.AnchoredTrees(trees, features, anchors, anchors_y, *options)
         return anchored if anchored.supports(anchors) else None

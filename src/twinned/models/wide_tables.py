@@ -76,14 +76,14 @@ def important_features(
         forest = clone(_TREES).fit(ranks[merged], target[merged], sample_weight=weight)
         order = np.argsort(-forest.feature_importances_, kind="stable")
         features = np.sort(features[order[:n_selected]])
-    if len(features) == 0:
-        features = np.arange(1)  # all are constant, and a model needs one
     _LOGGER.info("the %d most important of %d features are used", len(features), n_features)
     return features
 
 
 def distinct_features(matrix: Floats) -> Indices:
     """The indices of features that are neither constant nor a copy of an earlier one.
+
+    The first one where all are constant, as a model needs one.
 
     >>> x = np.array([0.0, 1.0, 4.0, 9.0])
     >>> distinct_features(np.column_stack([x, np.ones(4), 2 - 3 * x, x**2]))
@@ -100,7 +100,7 @@ def distinct_features(matrix: Floats) -> Indices:
     distinct = np.ones(len(varying), dtype=bool)
     for j in range(len(varying)):
         distinct[copies[j]] &= not distinct[j]  # a copy of a dropped feature is not dropped for it
-    return varying[distinct]
+    return varying[distinct] if len(varying) else np.arange(1)
 
 
 def _ranks(matrix: Floats) -> Floats:
@@ -139,10 +139,11 @@ def choose_pair_columns(
 def held_out_error(
     base: BaseEstimator, training: PairTrainingSet, start: int, n_jobs: int | None
 ) -> float:
-    """The error of held-out rows, predicted after a few iterations on pairs of the other ones.
+    """The mean absolute error of held-out rows, after a few iterations on pairs of the other ones.
 
-    The columns of pairs from `start` on are used. NaN where there are no pairs of known rows, or
-    none of a known row and another one.
+    Each row is predicted by the mean over its pairs with known rows. This error varies less than
+    the RMSE, which a few rows may decide. The columns of pairs from `start` on are used. NaN where
+    there are no pairs of known rows, or none of a known row and another one.
     """
     is_known = _known_rows(training)
     first, second = is_known[training.first], is_known[training.second]
@@ -156,7 +157,11 @@ def held_out_error(
     with limit_threads(n_jobs):
         trial.fit(pairs[train], training.target[train], sample_weight=weight)
         residual = trial.predict(pairs[test]) - training.target[test]
-    return _error_of_rows(residual, training.first[test], training.second[test], is_known)
+    is_second = first[test]
+    rows = np.where(is_second, training.second[test], training.first[test])
+    counts = np.bincount(rows)
+    sums = np.bincount(rows, weights=np.where(is_second, -residual, residual))
+    return float(np.mean(np.abs(sums[counts > 0]) / counts[counts > 0]))
 
 
 def _known_rows(training: PairTrainingSet) -> NDArray[np.bool_]:
@@ -166,22 +171,3 @@ def _known_rows(training: PairTrainingSet) -> NDArray[np.bool_]:
         cv = GroupKFold(_N_FOLDS)
     known_rows, _ = next(cv.split(training.y, groups=groups))
     return np.isin(np.arange(len(training.y)), known_rows)
-
-
-def _error_of_rows(
-    residual: Floats, first: Indices, second: Indices, is_known: NDArray[np.bool_]
-) -> float:
-    """The mean absolute error of held-out rows, each predicted by the mean over its pairs.
-
-    It varies less than the RMSE, which a few rows may decide.
-
-    >>> known = np.array([True, True, False])
-    >>> first, second = np.array([2, 0]), np.array([0, 2])  # row 2 first, then second
-    >>> _error_of_rows(np.array([3.0, -1.0]), first, second, known)
-    2.0
-    """
-    is_first = ~is_known[first]
-    rows = np.where(is_first, first, second)
-    counts = np.bincount(rows)
-    sums = np.bincount(rows, weights=np.where(is_first, residual, -residual))
-    return float(np.mean(np.abs(sums[counts > 0]) / counts[counts > 0]))

@@ -366,19 +366,15 @@ class PairFeatures:
         is_concatenated = isinstance(self.kind, str) and "concat" in self.kind
         return 2 * self._n_encoded if is_concatenated else 0
 
-    def build(self, first: Rows, second: Rows, out: Floats | None = None) -> Floats:
+    def build(self, first: Rows, second: Rows) -> Floats:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
         if self._selected is not None:
             first, second = (side.take_columns(*self._selected) for side in (first, second))
         leading = np.broadcast_shapes(first.codes.shape[:-1], second.codes.shape[:-1])
         if callable(self.kind):
             flat = [_flatten(side, leading) for side in (first, second)]
-            rows = self._call(*flat).reshape(*leading, self.width)
-            if out is not None:
-                out[...] = rows
-            return rows
-        if out is None:
-            out = np.empty((*leading, self.width), dtype=self.dtype)
+            return self._call(*flat).reshape(*leading, self.width)
+        out = np.empty((*leading, self.width), dtype=self.dtype)
         column = 0
         if "concat" in self.kind:
             for part in (first.numeric, first.one_hot, second.numeric, second.one_hot):

@@ -159,8 +159,6 @@ def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At
         # the minimum of values with NaN is NaN, which is in no range, but fmin ignores NaN
         least, most = (np.fmin, np.fmax) if "nan" in conditions else (np.minimum, np.maximum)
         ends = least.reduce(value, axis=None), most.reduce(value, axis=None)
-        if "any" in conditions:
-            low, high = -np.inf, np.inf
         all_nan = "nan" in conditions and np.isnan(ends[0])
         in_range = all_nan or (low <= ends[0] and ends[1] <= high)
         at.ensure(in_range, f"has a value that is not within {low:g} … {high:g}")

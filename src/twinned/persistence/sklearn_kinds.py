@@ -22,11 +22,9 @@ from sklearn.tree._tree import NODE_DTYPE, Tree
 from twinned import _compat
 from twinned.persistence.schema import KINDS, LINEAR, RECORDS, At
 from twinned.persistence.values import READ, State, builder, set_state
+from twinned.rows.neighbors import LEARNED, TRANSLATION_INVARIANT
 
-METRICS = (
-    "chebyshev", "cityblock", "cosine", "euclidean", "l1", "l2", "learned", "manhattan",
-    "minkowski", "nan_euclidean", "sqeuclidean",
-)  # fmt: skip
+METRICS = sorted({*TRANSLATION_INVARIANT, "cosine", LEARNED})
 # memory of a number, an object or a character in the table of an encoder, with its copies
 _CELL_BYTES = 32
 _MAX_DEPTH = 10_000
@@ -219,7 +217,7 @@ def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> Non
 
 @builder("KNeighborsRegressor")
 def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
-    allowed = [metric for metric in METRICS if metric != "learned"]
+    allowed = [metric for metric in METRICS if metric != LEARNED]
     is_allowed = model.metric in allowed and model.metric_params is None
     at.ensure(is_allowed, f"has metric={model.metric!r:.60}, not one of {', '.join(allowed)}")
     model.fit(state["_fit_X"], state["_y"])
@@ -296,9 +294,8 @@ def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
 def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, state)
     if model.transformer_ is None:
-        functions = {"func": model.func, "inverse_func": model.inverse_func}
-        model.transformer_ = FunctionTransformer(**functions, validate=True)
-        model.transformer_.set_output(transform="default")
+        transformer = FunctionTransformer(model.func, model.inverse_func, validate=True)
+        model.transformer_ = transformer.set_output(transform="default")
 
 
 # --- what is read from models, where it is not their attributes -----------------------------------

@@ -67,7 +67,7 @@ class NeighborIndex:
         _refuse_missing(features, metric)
         self._search_metric = metric
         self._features = features
-        self._origin = _origin(features) if metric in _TRANSLATION_INVARIANT else 0.0
+        self._origin = _origin(features) if metric in TRANSLATION_INVARIANT else 0.0
         self._search = NearestNeighbors(metric=metric, n_jobs=n_jobs)
         try:
             self._search.fit(features - self._origin)
@@ -183,7 +183,7 @@ def _nan_euclidean(queries: Floats, anchors: Floats) -> Floats:
         return np.sqrt(squares * (queries.shape[1] / shared))
 
 
-_TRANSLATION_INVARIANT = {
+TRANSLATION_INVARIANT = {
     "euclidean", "l2", "sqeuclidean", "manhattan", "l1", "cityblock", "chebyshev", "minkowski",
     "nan_euclidean",
 }  # fmt: skip

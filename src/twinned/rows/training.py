@@ -16,6 +16,8 @@ from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import check_sample_weight, validate_table, validate_target
 
+FLOAT64 = np.dtype(np.float64)
+
 
 class TargetBounds(NamedTuple):
     """(row,) lower and upper bounds of the target, which are equal where it is known.
@@ -168,7 +170,7 @@ def validate_training_rows(
     y_lower: Any = None,
     y_upper: Any = None,
     *,
-    pair_dtype: np.dtype[Any],
+    pair_dtype: np.dtype[Any] = FLOAT64,
     multi_output: bool,
     unlabelled: bool = False,
 ) -> TrainingRows:
@@ -181,7 +183,7 @@ def validate_training_rows(
         number of features.
     X, y, sample_weight, groups, y_lower, y_upper : arguments of `fit`
         With bounds, y is NaN where the value is censored.
-    pair_dtype : dtype
+    pair_dtype : dtype, default=float64
         Type of the differences of features, which must be finite.
     multi_output : bool
         Whether y may have several outputs.

@@ -358,13 +358,13 @@ def test_stored_trees_and_masks_stay_within_cache_bytes(rng):
         return trees, calls[0]
 
     both, expected = after_two_calls(10**9)
-    assert both.is_packed
+    assert both.packed is not None
     assert both.masks is not None
     packed_bytes = sum(part.nbytes for part in both.packed)
     for cache_bytes in (0, packed_bytes - 1, packed_bytes, both.cached_bytes - 1):
         trees, found = after_two_calls(cache_bytes)
         np.testing.assert_array_equal(found, expected)
-        assert trees.is_packed == (cache_bytes >= packed_bytes)
+        assert (trees.packed is not None) == (cache_bytes >= packed_bytes)
         assert trees.masks is None
     assert after_two_calls(both.cached_bytes)[0].masks is not None
 

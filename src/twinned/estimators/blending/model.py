@@ -82,7 +82,7 @@ class BlendModel:
             return np.column_stack([self.members[i].predict(matrix) for i in chosen])
 
 
-class AnchoredBlend:
+class AnchoredBlend(AnchoredModel):
     """A blend bound to its anchors: an `AnchoredModel`."""
 
     queries_per_block = _QUERIES_PER_BLOCK
@@ -93,12 +93,6 @@ class AnchoredBlend:
     @property
     def bytes_per_query(self) -> int:
         return 8 * (4 * self.blend.schema.n_features + 2 * len(self.blend.members))
-
-    def supports(self, queries: Rows) -> bool:
-        return True
-
-    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        return True
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None

@@ -326,10 +326,8 @@ class PairCore(Core):
         role, source = model.features.layout(anchors.rows)
         score = _read_score(model.estimator, model.unit)
         center = float(weights @ known_y)  # float32 represents deviations from the mean
-        known_y, shares = known_y - center, weights / len(model.member_weights)
-        return cls(
-            columns, anchors.X, known_y, shares, center, 1.0, role, source, score, model.symmetric
-        )
+        anchor = anchors.X, known_y - center, weights / len(model.member_weights)
+        return cls(columns, *anchor, center, 1.0, role, source, score, model.symmetric)
 
     @classmethod
     def of_regressor(cls, regressor: BaseEstimator) -> PairCore:

@@ -12,13 +12,11 @@ from os import PathLike
 
 from sklearn.base import BaseEstimator
 
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import require_extra
 from twinned.rows.validation import check_choice
 
-try:
+with require_extra("to_onnx needs onnx: pip install 'twinned[onnx]'."):
     import onnx  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("to_onnx needs onnx: pip install 'twinned[onnx]'.") from error
 
 __all__ = ["to_onnx"]
 

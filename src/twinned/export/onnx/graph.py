@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 ML_DOMAIN = "ai.onnx.ml"
@@ -82,9 +82,9 @@ class Tensor:
         """Entries of the last axis."""
         return self.take(np.asarray(indices, dtype=np.int64), axis=-1)
 
-    def take(self, indices: Operand, axis: int = 0) -> Tensor:
-        """Entries of an axis."""
-        return self.apply("Gather", indices, axis=axis)
+    def take(self, indices: Operand | None, axis: int = 0) -> Tensor:
+        """Entries of an axis; None for all of them."""
+        return self if indices is None else self.apply("Gather", indices, axis=axis)
 
     def sum(self, axis: int, *, keepdims: bool = False) -> Tensor:
         return self.reduce("ReduceSum", axis, keepdims=keepdims)
@@ -160,12 +160,8 @@ class Graph:
         with self._adding_to([]) as nodes:
             # an operator may not return an input of the body as it is
             outputs = [out.apply("Identity") for out in function(*inputs)]
-        body = GraphProto(
-            name=self.new_tensor().name,
-            node=nodes,
-            input=[ValueInfoProto(name=each.name) for each in inputs],
-            output=[ValueInfoProto(name=each.name) for each in outputs],
-        )
+        ends = ([ValueInfoProto(name=each.name) for each in side] for side in (inputs, outputs))
+        body = helper.make_graph(nodes, self.new_tensor().name, *ends)
         return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
 
     def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
@@ -184,8 +180,7 @@ class Graph:
 
     def constant(self, values: ArrayLike) -> Tensor:
         """Store an array; equal arrays are stored once."""
-        array = np.ascontiguousarray(values)
-        array = array.reshape(np.shape(values))  # which a scalar loses
+        array = np.asarray(values, order="C")
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.constants:
             self.constants[key] = numpy_helper.from_array(array, self.new_tensor().name)
@@ -222,6 +217,7 @@ def concatenate(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
     return parts[0] if len(parts) == 1 else parts[0].apply("Concat", *parts[1:], axis=axis)
 
 
+@np.errstate(over="ignore")
 def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
     """Return a column in a small type, and a divisor that gives back its values exactly.
 
@@ -230,14 +226,12 @@ def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
     """
     if np.isfinite(column).all() and not np.signbit(column[column == 0]).any():
         for divisor in 10.0 ** np.arange(_MAX_DECIMALS + 1):
-            with np.errstate(over="ignore"):
-                whole = np.round(column * divisor)
+            whole = np.round(column * divisor)
             if np.abs(whole).max(initial=0.0) > np.iinfo(_INTEGERS[-1]).max:
                 break
             if np.array_equal(whole / divisor, column):
                 fits = [t for t in _INTEGERS if np.array_equal(whole.astype(t), whole)]
                 return whole.astype(fits[0]), float(divisor)
-    with np.errstate(over="ignore"):
-        rounded = column.astype(np.float32)
+    rounded = column.astype(np.float32)
     exact = np.array_equal(rounded.astype(np.float64), column, equal_nan=True)
     return (rounded, 1.0) if exact else (column, 1.0)

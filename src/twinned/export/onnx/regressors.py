@@ -20,23 +20,19 @@ from twinned.export.model_parts import read_linear, read_scaler
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.trees.reader import FLOAT32, Tree, TreeEnsemble, inclusive_threshold, read_trees
+from twinned.models.trees import reader
+from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.schema import Floats
 
-_POWERS = {
-    "euclidean": 2, "l2": 2, "minkowski": 2, "manhattan": 1, "l1": 1, "cityblock": 1,
-    "sqeuclidean": 2, "chebyshev": 0, "nan_euclidean": 2,
-}  # fmt: skip
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
 _LESS_OR_EQUAL = 0
 _MAX_EXACT = 2**24  # integers below are exact in float32
-_LOSSES = ("squared_error", "absolute_error", "quantile")  # without a link function
 
 
 def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     """Add the prediction of a fitted regressor: (row, feature) → (row, output)."""
     estimator = unwrap_search(estimator)
-    if (trees := read_trees(estimator)) is not None:
+    if (trees := reader.read_trees(estimator)) is not None:
         return add_trees(trees, X)
     if (linear := read_linear(estimator)) is not None:
         return X @ linear[0].T + linear[1]
@@ -61,8 +57,7 @@ def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
     if type(scaler) is SimpleImputer and _replaces_nan(scaler):
         return X.fill_nan(np.asarray(scaler.statistics_, dtype=np.float64))
-    operations = read_scaler(scaler)
-    if operations is None:
+    if (operations := read_scaler(scaler)) is None:
         reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
         refuse(reason, "apply it before the model, and export the last step of the pipeline")
     for operator, values in operations:
@@ -83,13 +78,13 @@ def _replaces_nan(imputer: SimpleImputer) -> bool:
 
 def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
     """(row,) distances of a row (feature,) to rows (row, feature)."""
-    if metric not in _POWERS:
-        way_out = f"use one of {', '.join(sorted(_POWERS))} or 'learned'"
+    if metric not in TRANSLATION_INVARIANT:
+        way_out = f"use one of {', '.join(sorted(TRANSLATION_INVARIANT))} or 'learned'"
         refuse(f"the metric {metric!r} is not supported", way_out)
     gaps = (rows - row).apply("Abs")
     if metric == "chebyshev":
         return gaps.reduce("ReduceMax", -1)
-    if _POWERS[metric] == 1:
+    if metric in ("manhattan", "l1", "cityblock"):
         return gaps.sum(-1)
     if metric == "nan_euclidean":
         # over the features that both have, scaled to all; NaN where they share none
@@ -194,41 +189,26 @@ def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
 # centered, and their centers are added in float64: in float32 a large mean of y would cost digits.
 
 
-def add_trees(ensemble: TreeEnsemble, X: Tensor) -> Tensor:
+def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     """Add the prediction of an ensemble: (row, feature) → (row, output)."""
-    dtype = ensemble.value_type
+    dtype, n_outputs = ensemble.value_type, len(ensemble.offset)
     nodes, offset = _join_trees(ensemble)
     if not nodes:
         return (X * 0.0).sum(-1, keepdims=True) + offset
     values, outputs, trees = (nodes.pop(name) for name in ("value", "output", "tree"))
-    if values.shape[1] == 1:
-        return _add_operator(nodes, values[:, 0], outputs, len(offset), dtype, X) + offset
-    # A leaf of the operator has one value: its index. Each tree has an output of the operator, and
-    # the values are looked up by the indices.
-    numbers = np.arange(len(values))
-    exact = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
-    indices = _add_operator(nodes, numbers, trees, trees[-1] + 1, exact, X).cast(INT64)
-    with X.graph.outside_loops():
-        table = X.graph.constant(values.astype(dtype)).cast(DOUBLE)
-    return table.take(indices).sum(1) + offset
-
-
-def _add_operator(
-    splits: dict[str, NDArray[Any]],
-    values: NDArray[Any],
-    outputs: NDArray[np.int64],
-    n_outputs: int,
-    dtype: np.dtype[Any],
-    X: Tensor,
-) -> Tensor:
-    """Sums (row, output) of values of leaves, which belong to outputs."""
-    thresholds = splits["nodes_splits"].astype(dtype)
+    weights, has_one_value = values[:, 0], values.shape[1] == 1
+    if not has_one_value:
+        # A leaf of the operator has one value: its index. Each tree has an output of the operator,
+        # and the values are looked up by the indices.
+        weights, outputs, n_outputs = np.arange(len(values)), trees, trees[-1] + 1
+        dtype = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
+    thresholds = nodes["nodes_splits"].astype(dtype)
     modes = np.full(len(thresholds), _LESS_OR_EQUAL, dtype=np.uint8)
-    attributes = {name: part.tolist() for name, part in splits.items()}
+    attributes = {name: part.tolist() for name, part in nodes.items()}
     attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
-    if not splits["nodes_missing_value_tracks_true"].any():
+    if not nodes["nodes_missing_value_tracks_true"].any():
         attributes.pop("nodes_missing_value_tracks_true")
-    sums = (X.cast(FLOAT) if dtype == FLOAT32 else X).apply(
+    sums = (X.cast(FLOAT) if dtype == reader.FLOAT32 else X).apply(
         "TreeEnsemble",
         domain=ML_DOMAIN,
         n_targets=n_outputs,
@@ -236,13 +216,18 @@ def _add_operator(
         post_transform=_IDENTITY,
         nodes_modes=numpy_helper.from_array(modes),
         leaf_targetids=outputs.tolist(),
-        leaf_weights=numpy_helper.from_array(values.astype(dtype)),
+        leaf_weights=numpy_helper.from_array(weights.astype(dtype)),
         **attributes,
     )
-    return sums.cast(DOUBLE) if dtype == FLOAT32 else sums
+    sums = sums.cast(DOUBLE) if dtype == reader.FLOAT32 else sums
+    if has_one_value:
+        return sums + offset
+    with X.graph.outside_loops():
+        table = X.graph.constant(values.astype(ensemble.value_type)).cast(DOUBLE)
+    return table.take(sums.cast(INT64)).sum(1) + offset
 
 
-def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
+def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
     """Number the splits and leaves of trees, and return (output,) offsets.
 
     The arrays of splits are attributes of the operator; there are none where no tree has a split.
@@ -267,7 +252,7 @@ def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats
         ends = [left[0], right[0]]
         shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
         number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-        threshold = inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
+        threshold = reader.inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
         part = {
             "nodes_featureids": np.asarray(tree.feature)[inner],
             "nodes_splits": threshold[inner],
@@ -293,9 +278,9 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     A split by categories is replaced by a split of an additional feature, which is 0 for the
     categories that go left and 1 for the others; a row has those of its categories.
     """
-    if estimator.loss not in _LOSSES:
+    if estimator.loss not in reader.BOOSTING_LOSSES:
         reason = f"boosting with loss={estimator.loss!r} has a link function"
-        refuse(reason, f"use one of {_LOSSES}")
+        refuse(reason, f"use one of {reader.BOOSTING_LOSSES}")
     columns, categories, all_bitsets = boosting_categories(estimator)
     all_nodes, baseline = boosting_trees(estimator)
     positions = {j: position for position, j in enumerate(categories)}
@@ -303,23 +288,20 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     goes_right: list[NDArray[np.integer]] = []
     split_positions, trees = [], []
     for nodes, bitsets in zip(all_nodes, all_bitsets, strict=True):
-        is_leaf, missing_left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
-        feature = columns[nodes["feature_idx"].astype(np.int64)]
-        threshold = nodes["num_threshold"].copy()
-        for i in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf):
+        tree = reader.boosting_tree(nodes)
+        feature, threshold = columns[tree.feature], tree.threshold.copy()
+        for i in np.flatnonzero((nodes["is_categorical"] != 0) & (tree.left >= 0)):
             j, bitset = int(feature[i]), bitsets[nodes["bitset_idx"][i]]
             bits = np.unpackbits(np.asarray(bitset, "<u4").view(np.uint8), bitorder="little")
             feature[i], threshold[i] = estimator.n_features_in_ + len(goes_right), 0.5
             # the last entry is for missing values and new categories
-            goes_right.append(1 - np.append(bits[: len(categories[j])], missing_left[i]))
+            goes_right.append(1 - np.append(bits[: len(categories[j])], tree.missing_left[i]))
             split_positions.append(positions[j])
-        left = np.where(is_leaf, -1, nodes["left"].astype(np.int64))
-        right, values = nodes["right"].astype(np.int64), nodes["value"][:, None]
-        trees.append(Tree(feature, threshold, left, right, missing_left, values))
+        trees.append(reader.Tree(feature, threshold, *tree[2:]))
     if goes_right:
         codes = [add_category_index(each, X.columns([j])) for j, each in categories.items()]
         starts = np.cumsum([0, *map(len, goes_right[:-1])], dtype=float)
         entries = (concatenate(codes).columns(split_positions) + starts).cast(INT64)
         table = X.graph.constant(np.concatenate(goes_right).astype(np.uint8))
         X = concatenate([X, table.take(entries).cast(DOUBLE)])
-    return add_trees(TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)
+    return add_trees(reader.TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import MissingExtraError, ignore_table_warnings
+from twinned.exceptions import ignore_table_warnings, require_extra
 from twinned.export.model_parts import read_feature_names, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap_model
@@ -37,10 +37,8 @@ def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
     dict of ndarray
         The outputs by name.
     """
-    try:
+    with require_extra("predict_onnx needs pip install onnxruntime."):
         import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("predict_onnx needs pip install onnxruntime.") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors
@@ -73,17 +71,13 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
     scalers, twin, _ = unwrap_model(model)
     if scalers or not isinstance(twin, BaseTwin):
         return None
-    schema = read_schema(twin)
-    names = getattr(twin, "feature_names_in_", None)
-    columns = {}
+    schema, names = read_schema(twin), getattr(twin, "feature_names_in_", None)
+    table = pd.DataFrame(twin.anchors_X_.astype(dtype).astype(np.float64), columns=names)
     for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
-        values, name = twin.anchors_X_[:, j], j if names is None else names[j]
-        if kind == NUMERIC:
-            columns[name] = pd.Series(values.astype(dtype).astype(np.float64))
-        else:
-            items = [None if np.isnan(code) else categories[int(code)] for code in values]
-            columns[name] = pd.Series(items, dtype=object)
-    table = pd.DataFrame(columns)
+        if kind != NUMERIC:
+            codes = twin.anchors_X_[:, j]
+            items = [None if np.isnan(code) else categories[int(code)] for code in codes]
+            table.isetitem(j, pd.Series(items, dtype=object))
     return table.to_numpy() if names is None else table
 
 
@@ -92,8 +86,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
 
     In units of the standard deviation of the known values.
     """
-    table = anchor_table(model)
-    if table is None:
+    if (table := anchor_table(model)) is None:
         return None
     change = np.abs(predict_onnx(path, table)["mean"] - _predict_table(model, table))
     return float(change.max() / _target_spread(model))

@@ -126,9 +126,7 @@ class _TwinGraph:
         anchors = layers.first(self._rows)  # computed once
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
-            q, a = layers.first(query.add_axis(0)), anchors
-            if indices is not None:
-                a = [half.take(indices, axis=1) for half in a]
+            q, a = layers.first(query.add_axis(0)), [half.take(indices, 1) for half in anchors]
             # the bias of the output layer cancels
             halves = layers.last_hidden(a[1] + q[0]) - layers.last_hidden(a[0] + q[1])
             scaled = halves @ (np.float32(0.5) * layers.output_weight)
@@ -145,7 +143,7 @@ class _TwinGraph:
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
-            anchors = self._rows if indices is None else self._rows.take(indices)
+            anchors = self._rows.take(indices)
             # the query is repeated for each anchor
             queries = query.apply("Expand", anchors.apply("Shape"))
             orders = [(queries, anchors), (anchors, queries)][: 1 + model.symmetric]
@@ -166,8 +164,7 @@ class _TwinGraph:
         """(anchor, 1) weights that sum to one; None for equal weights."""
         weights = self._strategy_weights(query, indices, distances)
         if (given := self._state.anchors.weights) is not None:
-            sample = self._graph.constant(given / given.max())
-            sample = sample if indices is None else sample.take(indices)
+            sample = self._graph.constant(given / given.max()).take(indices)
             weights = sample if weights is None else weights * sample
         return None if weights is None else (weights / weights.sum(0, keepdims=True)).add_axis(1)
 
@@ -184,8 +181,7 @@ class _TwinGraph:
         if type(strategy) is GPWeights:
             metric = self._state.anchors.metric
             distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
-            weights = self._process_weights(distances, strategy.power)
-            return weights if indices is None else weights.take(indices)
+            return self._process_weights(distances, strategy.power).take(indices)
         way_out = "use weights 'uniform' or 'distance', or GPWeights()"
         return refuse(f"its weights are {strategy!r}", way_out)
 
@@ -215,9 +211,8 @@ class _TwinGraph:
 
         with self._graph.outside_loops():
             anchors = features(self._rows)
-        return regressors.add_distances(
-            features(query), anchors, "euclidean" if metric == LEARNED else metric
-        )
+        name = "euclidean" if metric == LEARNED else metric
+        return regressors.add_distances(features(query), anchors, name)
 
 
 def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: Tensor) -> Tensor:
@@ -273,8 +268,8 @@ class _Layers:
         halves[0] += self._bias(0)
         if self._networks.shape.n_frequencies and np.asarray(self._networks.gates).any():
             embedding = self._embedding(X)
-            products = [embedding @ self._parameters[f"periodic_{side}"] for side in sides]
-            halves = [half + product for half, product in zip(halves, products, strict=True)]
+            for side in sides:
+                halves[side] += embedding @ self._parameters[f"periodic_{side}"]
         return halves
 
     def _embedding(self, X: Tensor) -> Tensor:

@@ -52,10 +52,9 @@ def on_device(device: str, n_jobs: int | None) -> Iterator[None]:
 
 def _choose_device(device: str, n_threads: int) -> jax.Device | None:
     """The device to compute on; None for JAX's own choice."""
-    if device == "cpu" or (device == "auto" and platform() == "cpu"):
-        limited = limited_device(n_threads)
-        if limited is not None:
-            return limited
+    is_cpu = device == "cpu" or (device == "auto" and platform() == "cpu")
+    if is_cpu and (limited := limited_device(n_threads)) is not None:
+        return limited
     if device == "auto":
         return None
     try:

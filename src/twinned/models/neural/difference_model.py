@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, pad_to, round_up
 from twinned.models.neural.problem import Scale
+from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.schema import Floats, Indices, Rows
@@ -73,8 +74,7 @@ def anchor_differences(
     if indices is not None:
         n_anchors = indices.shape[1]
         indices = pad_to(indices, len(Q), n_anchors, dtype=np.int32)
-    out = _to_anchors(*networks, Q, A, indices)
-    return np.asarray(out)[:, :n_queries, :n_anchors]
+    return np.asarray(_to_anchors(*networks, Q, A, indices))[:, :n_queries, :n_anchors]
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -100,8 +100,7 @@ def row_outputs(
     """
     size = round_up(len(first), 64)
     padded = None if second is None else pad_rows(second, size)
-    out = _rows(*networks, pad_rows(first, size), padded)
-    return np.asarray(out)[:, : len(first)]
+    return np.asarray(_rows(*networks, pad_rows(first, size), padded))[:, : len(first)]
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -388,7 +387,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
 
 
 @dataclass(frozen=True, eq=False)
-class AnchoredNetworks:
+class AnchoredNetworks(AnchoredModel):
     """A `NeuralDifferenceModel` bound to fixed anchors (an `AnchoredModel`).
 
     Parameters
@@ -404,20 +403,11 @@ class AnchoredNetworks:
     model: NeuralDifferenceModel
     anchors: Rows
     anchors_y: Floats
+    queries_per_block = _REDUCED_ROWS
 
     @property
     def bytes_per_query(self) -> int:
         return first_layer_bytes(self.model.shape)
-
-    @property
-    def queries_per_block(self) -> int:
-        return _REDUCED_ROWS
-
-    def supports(self, queries: Rows) -> bool:
-        return True
-
-    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        return True
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None

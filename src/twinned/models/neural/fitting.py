@@ -88,48 +88,18 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     choices = enumerate(product(settings, range(n_folds)))
     fold_members = [EnsembleMember(*choice, number) for number, choice in choices]
     members = [fold_members] * len(group)
-    trained = of_folds = _train_members(config, group, members, fold_steps if refits else max_steps)
-    each = zip(group, of_folds, strict=True)
-    selections = [weigh_settings(problem, len(settings), own) for problem, own in each]
+    trained = _train_members(config, group, members, fold_steps if refits else max_steps)
+    of_folds = zip(group, trained, strict=True)
+    selections = [weigh_settings(problem, len(settings), own) for problem, own in of_folds]
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
-        members = [
-            [
-                EnsembleMember(settings[i], None, len(fold_members) + number, selection.stops[i])
-                for number, i in enumerate(allocate_members(selection.weights, n_members))
-            ]
-            for selection in selections
-        ]
+        first_number = len(fold_members)
+        members = [selection.final_members(settings, first_number) for selection in selections]
         trained = _train_members(config, group, members, max_steps)
         weights = [finite / finite.sum() for finite in map(converged, trained)]
-    return [
-        _make_ensemble(config.shape, *one)
-        for one in zip(group, members, trained, weights, of_folds, selections, strict=True)
-    ]
-
-
-def _make_ensemble(
-    shape: Shape,
-    problem: TrainingProblem,
-    members: list[EnsembleMember],
-    trained: TrainedMembers,
-    weights: Floats,
-    of_folds: TrainedMembers,
-    selection: SettingSelection,
-) -> TrainedEnsemble:
-    """Return the ensemble of a problem, without the members that have no weight."""
-    used = np.flatnonzero(weights)
-    scales = np.stack([own.feature_scale(problem) for own in members])
-    gates = np.array([own.setting.frequency_scale > 0 for own in members], np.float32)
-    networks = TrainedNetworks(shape, include_scale(trained.parameters, scales), gates)
-    return TrainedEnsemble(
-        networks=networks.take(used),
-        weights=weights[used],
-        learning_curve=of_folds.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
-        n_members=len(weights),
-        out_of_fold=selection.out_of_fold() if len(problem.folds) > 1 else None,
-    )
+    each = zip(selections, members, trained, weights, strict=True)
+    return [selection.make_ensemble(config.shape, *own) for selection, *own in each]
 
 
 def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
@@ -236,6 +206,7 @@ class SettingSelection:
     """The weights of the settings of one problem, and what they are selected by."""
 
     problem: TrainingProblem
+    errors: NDArray[np.float32]  # (setting and fold, check), of held-out rows
     predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
     converged: NDArray[np.bool_]  # (setting, fold)
     weights: Floats  # (setting,), sum to one; with several folds, multiples of 1 / n_members
@@ -246,6 +217,28 @@ class SettingSelection:
         """(member,): weights of the networks of all settings and folds that converged."""
         weights: Floats = (self.weights[:, None] * self.converged).ravel()
         return weights / weights.sum()
+
+    def final_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
+        """Return the members that train on all rows, as many of each setting as it weighs."""
+        chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
+        numbered = enumerate(chosen, start=first_number)
+        return [EnsembleMember(settings[i], None, number, self.stops[i]) for number, i in numbered]
+
+    def make_ensemble(
+        self, shape: Shape, members: list[EnsembleMember], trained: TrainedMembers, weights: Floats
+    ) -> TrainedEnsemble:
+        """Return the ensemble of the problem, without the members that have no weight."""
+        problem, used = self.problem, np.flatnonzero(weights)
+        scales = np.stack([own.feature_scale(problem) for own in members])
+        gates = np.array([own.setting.frequency_scale > 0 for own in members], np.float32)
+        networks = TrainedNetworks(shape, include_scale(trained.parameters, scales), gates)
+        return TrainedEnsemble(
+            networks=networks.take(used),
+            weights=weights[used],
+            learning_curve=self.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
+            n_members=len(weights),
+            out_of_fold=self.out_of_fold() if len(problem.folds) > 1 else None,
+        )
 
     def out_of_fold(self) -> Floats:
         """(table row, output) in units of y; NaN for rows without a label or a weight.
@@ -323,6 +316,7 @@ def weigh_settings(
     fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
     return SettingSelection(
         problem=problem,
+        errors=trained.errors,
         predicted=predicted,
         converged=each_converged,
         weights=weigh(np.ones(len(rows), dtype=bool)),

@@ -201,8 +201,7 @@ class NetworkOptions:
         """
         if self.n_frequencies is not None:
             return self.n_frequencies
-        narrow = n_features <= _NARROW_FEATURES
-        return _MAX_FREQUENCIES if narrow else _MAX_EMBEDDING // n_features
+        return _MAX_FREQUENCIES if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
 
 
 def resolve_options(estimator):
@@ -260,8 +259,6 @@ def _resolve_effort(estimator, training):
 def _resolve_settings(training, n_settings):
     """Return the settings to select from; parameters that are given replace those of all."""
     check_choice("scaling", training.scaling, list(_SCALINGS))
-    if isinstance(training.embedding, str):
-        check_choice("embedding", training.embedding, ["auto"], ", a number or None")
     values = training.get_params()
     limits = {"learning_rate": np.inf, "dropout": 1, "weight_decay": np.inf}
     given = {
@@ -271,10 +268,11 @@ def _resolve_settings(training, n_settings):
     }
     if given.get("learning_rate") == 0:
         raise ValueError(f"learning_rate must be positive, not {training.learning_rate!r}.")
-    if training.embedding is None:
-        given["frequency_scale"] = 0.0
-    elif not isinstance(training.embedding, str):
-        given["frequency_scale"] = _check_number("embedding", training.embedding)
+    if isinstance(embedding := training.embedding, str):
+        check_choice("embedding", embedding, ["auto"], ", a number or None")
+    else:
+        scale = 0.0 if embedding is None else embedding
+        given["frequency_scale"] = _check_number("embedding", scale)
     if (relevance := _SCALINGS[training.scaling]) is not None:
         given["relevance"] = relevance
     return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])

@@ -27,17 +27,13 @@ from twinned.rows.validation import draw_seed, validate_table, validate_target
 MAX_RELEVANT_FEATURES = 60
 """Number of features of a wide table that the settings without `all_features` use."""
 
-FLOAT64 = np.dtype(np.float64)
-
 
 def make_training_rows(
     estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
     arguments = (X, y, sample_weight, None, y_lower, y_upper)
-    given = validate_training_rows(
-        estimator, *arguments, pair_dtype=FLOAT64, multi_output=True, unlabelled=unlabelled
-    )
+    given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
@@ -71,26 +67,22 @@ def selects_features(options: NetworkOptions, n_features: int) -> bool:
 
 
 def select_inputs(
-    options: NetworkOptions,
-    rows: MergedRows,
-    folds: list[Indices],
-    learned: LearnedMetric | None,
-    learn: MetricCache,
+    options: NetworkOptions, rows: MergedRows, folds: list[Indices], learned: LearnedMetric | None
 ) -> tuple[Indices, Indices, list[NetworkInputs]]:
     """The selected features, and the columns and inputs of the networks of each fold and of all.
 
     Features are those selected on all rows. Columns are those that any network uses, and inputs
-    refer to them. `learned` is the metric of all rows and columns, where it is known; `learn`
-    learns others. Where the networks of a single fold are the members, all have the same features.
+    refer to them. `learned` is the metric of all rows and columns, where it is known. Where the
+    networks of a single fold are the members, all have the same features.
     """
     table, merged_into = rows.table, rows.merged_into
-    every, in_table = np.arange(merged_into.max() + 1), np.arange(len(merged_into))
+    every = np.arange(merged_into.max() + 1)
     training = [*(np.setdiff1d(every, fold) for fold in folds), every]
-    of_all = _select_columns(options, table, in_table)
+    row_sets = [np.isin(merged_into, own) for own in training]
+    of_all = _select_columns(options, table, row_sets[-1])
     selections = [of_all] * len(training)
     if len(folds) > 1:
-        row_sets = [in_table[np.isin(merged_into, own)] for own in training[:-1]]
-        selections = [*(_select_columns(options, table, own) for own in row_sets), of_all]
+        selections = [*(_select_columns(options, table, own) for own in row_sets[:-1]), of_all]
     inputs = []
     for _, columns, is_relevant in selections:
         used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
@@ -98,7 +90,7 @@ def select_inputs(
     if options.uses_relevance:
         for kind in (0, 1):
             columns_used = [own.columns[own.used[kind] > 0] for own in inputs]
-            factors = _learn_factors(rows, columns_used, training, learned, learn)
+            factors = _learn_factors(rows, columns_used, training, learned)
             for own, factor in zip(inputs, factors, strict=True):
                 own.relevance[kind, own.used[kind] > 0] = factor
     every_column = np.unique(np.concatenate([own.columns for own in inputs]))
@@ -107,7 +99,7 @@ def select_inputs(
 
 
 def _select_columns(
-    options: NetworkOptions, table: TrainingRows, rows: Indices
+    options: NetworkOptions, table: TrainingRows, rows: NDArray[np.bool_]
 ) -> tuple[Indices, Indices, NDArray[np.bool_]]:
     """The features selected on some rows, their encoded columns, and which are most relevant.
 
@@ -121,7 +113,6 @@ def _select_columns(
             features = important_features(part.matrix, part.outputs, most, part.weight)
         else:
             features = distinct_features(part.matrix)
-            features = features if len(features) else np.arange(1)  # a network needs one
         matrix, most = part.matrix[:, features], MAX_RELEVANT_FEATURES
         relevant = features[important_features(matrix, part.outputs, most, part.weight)]
     columns = schema.encoded_columns(features)
@@ -129,21 +120,17 @@ def _select_columns(
 
 
 def _learn_factors(
-    rows: MergedRows,
-    columns: list[Indices],
-    training: list[Indices],
-    learned: LearnedMetric | None,
-    learn: MetricCache,
+    rows: MergedRows, columns: list[Indices], training: list[Indices], learned: LearnedMetric | None
 ) -> list[Floats]:
     """(column,) factors of the columns of each set of training rows, learned from these rows."""
     if learned is None or len(columns[-1]) < rows.X.shape[1]:
-        learned = rows.learn_metric(learn, training[-1], columns[-1])
+        learned = rows.learn_metric(training[-1], columns[-1])
     factors = []
     for own, indices in zip(columns, training, strict=True):
         metric = learned
         if len(indices) < len(training[-1]):
             similar = learned if np.array_equal(own, columns[-1]) else None
-            metric = rows.learn_metric(learn, indices, own, similar)
+            metric = rows.learn_metric(indices, own, similar)
         factors.append(metric_factors(1.0 / metric.length_scales))
     return factors
 
@@ -210,9 +197,10 @@ class MergedRows(NamedTuple):
     merged_into: Indices  # (table row,)
     bounds: TargetBounds | None  # (row,), finite
     fold: Indices | None  # (row,), where folds are given
+    learn: MetricCache
 
     @classmethod
-    def of(cls, table: TrainingRows, fold: Indices | None) -> MergedRows:
+    def of(cls, table: TrainingRows, fold: Indices | None, learn: MetricCache) -> MergedRows:
         weight = np.ones(len(table)) if table.weight is None else table.weight / table.weight.mean()
         rows, y, bounds = table.rows, table.outputs, table.bounds
         scale = Scale.fit(rows, y, weight)
@@ -224,11 +212,12 @@ class MergedRows(NamedTuple):
         bounds = None if bounds is None else bounds.take(first)
         fold = None if fold is None else fold[first]
         total = total / total.mean()
-        return cls(table, scale, X[first], y[first], total, merged_into, bounds, fold)
+        return cls(table, scale, X[first], y[first], total, merged_into, bounds, fold, learn)
 
-    def learn_metric(self, learn, rows=slice(None), columns=slice(None), similar=None):
-        """The metric of some rows and columns, by a `MetricCache`."""
-        return learn(self.X[rows][:, columns], self.y[rows], self.weight[rows], similar)
+    def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
+        """The metric of some rows and columns."""
+        X, y, weight = self.X[rows][:, columns], self.y[rows], self.weight[rows]
+        return self.learn(X, y, weight, similar=similar)
 
 
 @dataclass(frozen=True)
@@ -308,7 +297,6 @@ def build_problem(
     `fold_of_row` (table row,) numbers given folds from 0; None draws them. Problems that share
     `learn`, a `MetricCache`, learn the relevance of equal rows once.
     """
-    learn = learn or MetricCache()
     options = resolve_options(estimator)
     unlabelled = options.loop_weight > 0
     table = make_training_rows(estimator, X, y, sample_weight, y_lower, y_upper, unlabelled)
@@ -319,16 +307,16 @@ def build_problem(
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
     fold = None if fold_of_row is None else fold_of_row[table.table_rows]
-    rows = MergedRows.of(table, fold)
+    rows = MergedRows.of(table, fold, learn or MetricCache())
     scale, added = rows.scale, (rows.X[:0], rows.y[:0])
-    learned = _learn_metric(estimator, options, rows, learn)
+    learned = _learn_metric(estimator, options, rows)
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
     if X_val is None and y_val is None:
         folds = _make_folds(options, rows, seed)
     else:
         added = scale_validation_rows(estimator, X_val, y_val, table, scale)
         folds = [len(rows.X) + np.arange(len(added[0]))]
-    selected, columns, inputs = select_inputs(options, rows, folds, learned, learn)
+    selected, columns, inputs = select_inputs(options, rows, folds, learned)
     every_X, every_y, row_weight = _append_rows(rows, *added)
     return TrainingProblem(
         options=options,
@@ -389,12 +377,12 @@ def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds
     return TargetBounds(scale.transform_y(lower), scale.transform_y(upper))
 
 
-def _learn_metric(estimator, options, rows, learn):
+def _learn_metric(estimator, options, rows):
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if options.twin else ()
     n_features = rows.table.schema.n_features
     uses_all = options.uses_relevance and not selects_features(options, n_features)
-    return rows.learn_metric(learn) if uses_learned_metric(*strategies) or uses_all else None
+    return rows.learn_metric() if uses_learned_metric(*strategies) or uses_all else None
 
 
 def scale_validation_rows(estimator, X_val, y_val, table, scale):
@@ -402,7 +390,7 @@ def scale_validation_rows(estimator, X_val, y_val, table, scale):
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
         raise ValueError(f"X_val and y_val must be given together, but {missing} is None.")
-    matrix, _ = validate_table(estimator, X_val, table.schema, FLOAT64)
+    matrix, _ = validate_table(estimator, X_val, table.schema, np.dtype(np.float64))
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.y.ndim == 2)
     features = scale.transform(table.schema.to_rows(matrix)).features
     return features, y.reshape(len(y), -1)

@@ -256,11 +256,9 @@ class MemberTask(NamedTuple):
         else:
             # the partners of a point are the next ones of the batch, which is in random order
             following = partial(_following, n=n_partners)
-            second = tuple(following(half) for half in first)
-            y_second, w_second = tuple(following(part) for part in y), following(weight)
+            second, y_second, w_second = jax.tree.map(following, (first, y, weight))
         repeat = partial(_repeat, times=n_partners)
-        first, y = (tuple(repeat(part) for part in both) for both in (first, y))
-        weight = repeat(weight)
+        first, y, weight = jax.tree.map(repeat, (first, y, weight))
         if masks is not None:
             # or the compiler draws and copies them anew wherever one is used
             masks = jax.lax.optimization_barrier([_repeat(mask, 2 * n_partners) for mask in masks])
@@ -452,8 +450,6 @@ def _member_arrays(
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
-    is_training = np.zeros(n_rows, dtype=np.float32)
-    is_training[training_rows] = 1.0
     loop_rows = np.zeros(1, dtype=np.int32)
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
@@ -462,7 +458,7 @@ def _member_arrays(
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
         n_anchors=np.int32(len(training_rows) - is_censored.sum()),
-        is_training=is_training,
+        is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
         last_check=np.int32(member.last_check),

@@ -3,7 +3,3 @@
 `reader` reads a fitted ensemble, `packing` converts its trees into flat arrays, `anchor_masks`
 builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
-
-from twinned.models.trees.predictor import AnchoredTrees
-
-__all__ = ["AnchoredTrees"]

@@ -94,11 +94,6 @@ class AnchoredTrees:
         return 8 * (2 * self._anchors.shape[1] + 2 * len(self._layout.role)) + 8 * MAX_ANCHORS
 
     @property
-    def is_packed(self) -> bool:
-        """Whether packed trees are stored: then the kernel is faster even for one query."""
-        return self.packed is not None
-
-    @property
     def cached_bytes(self) -> int:
         """Memory of the packed trees and masks that are stored for the next call."""
         return sum(part.nbytes for parts in (self.packed, self.masks) for part in parts or ())
@@ -111,7 +106,7 @@ class AnchoredTrees:
     def worthwhile(self, n_pairs: int) -> bool:
         """Whether packing the trees, unless it is done, takes less time than building the pairs."""
         work = n_pairs * len(self.trees.trees)
-        return self.is_packed or work >= _PAIRS_PER_NODE * self.trees.n_nodes
+        return self.packed is not None or work >= _PAIRS_PER_NODE * self.trees.n_nodes
 
     def supports(self, queries: Rows) -> bool:
         """Whether all values are finite in the type in which the library compares them."""
@@ -229,7 +224,7 @@ class AnchoredTrees:
             build_anchor_masks(self._anchors[rows], self._layout, self._n_ordered)
             for rows in row_blocks(len(self._anchors), size)
         )
-        max_bytes = self.cache_bytes - self.cached_bytes if self.is_packed else 0
+        max_bytes = self.cache_bytes - self.cached_bytes if self.packed is not None else 0
         self.masks = yield from _parts_to_store(masks, max_bytes)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from numbers import Integral
 from typing import NamedTuple
 
@@ -30,11 +31,8 @@ FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
 FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 _LOGGER = logging.getLogger("twinned")
 _SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
-# fields of the nodes of HistGradientBoosting
-_BOOSTING_FIELDS = {
-    "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
-    "missing_go_to_left", "value",
-}  # fmt: skip
+# Losses of histogram gradient boosting without a link function.
+BOOSTING_LOSSES = ("squared_error", "absolute_error", "quantile")
 # treelite's codes of comparisons
 _LESS, _LESS_OR_EQUAL = 2, 3
 # LightGBM treats values up to this as zero: a float32 number, stored in float64.
@@ -45,10 +43,6 @@ _XGBOOST_SUMS = (
     "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
     "reg:quantileerror",
 )  # fmt: skip
-
-
-class UnreadableTreesError(Exception):
-    """A library stores its trees in a way that this version of the readers does not know."""
 
 
 class Tree(NamedTuple):
@@ -75,14 +69,12 @@ class Tree(NamedTuple):
     @property
     def is_valid(self) -> bool:
         """Whether all splits and leaves are finite and each node but the root has one parent."""
-        leaf = self.left < 0
-        if np.isnan(self.threshold[~leaf]).any() or (self.feature[~leaf] < 0).any():
+        inner = self.left >= 0
+        if np.isnan(self.threshold[inner]).any() or (self.feature[inner] < 0).any():
             return False
-        children = np.concatenate([self.left[~leaf], self.right[~leaf]])
-        are_nodes = (children >= 1) & (children < self.n_nodes)
-        if not np.isfinite(self.value[leaf]).all() or not are_nodes.all():
-            return False
-        return not (np.bincount(children, minlength=self.n_nodes)[1:] != 1).any()
+        children = np.concatenate([self.left[inner], self.right[inner]])
+        have_one_parent = np.array_equal(np.sort(children), np.arange(1, self.n_nodes))
+        return have_one_parent and bool(np.isfinite(self.value[~inner]).all())
 
 
 class TreeEnsemble(NamedTuple):
@@ -114,15 +106,11 @@ class TreeEnsemble(NamedTuple):
 
         The compiled kernel relies on this: it follows child indices without checking them.
         """
-        if not self.trees or not np.isfinite(self.offset).all():
+        widths = {tree.value.shape[1] for tree in self.trees}
+        if len(widths) != 1 or not np.isfinite(self.offset).all():
             return False
-        n_values = self.trees[0].value.shape[1]
-        return all(
-            tree.value.shape[1] == n_values
-            and tree.output + n_values <= len(self.offset)
-            and tree.is_valid
-            for tree in self.trees
-        )
+        n_outputs = max(tree.output for tree in self.trees) + widths.pop()
+        return n_outputs <= len(self.offset) and all(tree.is_valid for tree in self.trees)
 
 
 def inclusive_threshold(
@@ -169,7 +157,7 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """
     try:
         ensemble = _read(estimator)
-    except (AttributeError, ImportError, KeyError, UnreadableTreesError):
+    except (AttributeError, ImportError, KeyError, ValueError):
         # another version of a library stores its trees in another way
         message = "The trees of %s could not be read; predictions build pairs, which is slower."
         _LOGGER.warning(message, type(estimator).__name__, exc_info=True)
@@ -183,10 +171,8 @@ def _read(estimator: BaseEstimator) -> TreeEnsemble | None:
     kind = type(estimator)
     if kind is MultiOutputRegressor:
         return _stack_outputs([_read(one) for one in estimator.estimators_])
-    if kind in _SINGLE_TREES:
-        return _read_members([estimator], np.zeros(estimator.n_outputs_), 1.0)
-    if kind in (RandomForestRegressor, ExtraTreesRegressor):
-        members = estimator.estimators_
+    if kind in (*_SINGLE_TREES, RandomForestRegressor, ExtraTreesRegressor):
+        members = [estimator] if kind in _SINGLE_TREES else estimator.estimators_
         return _read_members(members, np.zeros(estimator.n_outputs_), 1.0 / len(members))
     if kind is GradientBoostingRegressor:
         return _read_gradient_boosting(estimator)
@@ -241,22 +227,22 @@ def _read_gradient_boosting(estimator: GradientBoostingRegressor) -> TreeEnsembl
 
 
 def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> TreeEnsemble | None:
-    if estimator.loss not in ("squared_error", "absolute_error", "quantile"):
-        return None  # the others predict the exponential of the sum
-    if estimator.is_categorical_ is not None:
+    # the other losses predict the exponential of the sum
+    if estimator.loss not in BOOSTING_LOSSES or estimator.is_categorical_ is not None:
         return None
     all_nodes, baseline = boosting_trees(estimator)
-    trees = []
-    for nodes in all_nodes:
-        if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
-            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
-        if nodes["is_categorical"].any():
-            return None
-        feature, right = (nodes[name].astype(np.int64) for name in ("feature_idx", "right"))
-        left = np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64))
-        missing_left, value = nodes["missing_go_to_left"].astype(bool), nodes["value"][:, None]
-        trees.append(Tree(feature, nodes["num_threshold"], left, right, missing_left, value))
+    if any(nodes["is_categorical"].any() for nodes in all_nodes):
+        return None
+    trees = [boosting_tree(nodes) for nodes in all_nodes]
     return TreeEnsemble(trees, np.asarray(baseline, dtype=np.float64).reshape(1))
+
+
+def boosting_tree(nodes: NDArray[np.void]) -> Tree:
+    """Return the tree of the nodes of histogram gradient boosting."""
+    feature, right = (nodes[name].astype(np.int64) for name in ("feature_idx", "right"))
+    left = np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64))
+    missing_left, value = nodes["missing_go_to_left"].astype(bool), nodes["value"][:, None]
+    return Tree(feature, nodes["num_threshold"], left, right, missing_left, value)
 
 
 # --- LightGBM and XGBoost -------------------------------------------------------------------------
@@ -278,8 +264,7 @@ def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
         return None
     if settings.get("boosting_type", "gbdt") not in ("gbdt", "goss", "rf"):
         return None
-    trees, _ = _read_treelite(from_lightgbm, booster, _LESS_OR_EQUAL, _beyond_zero)
-    return None if trees is None else TreeEnsemble(trees, np.zeros(1))
+    return _read_treelite(from_lightgbm, booster, _LESS_OR_EQUAL, _beyond_zero)
 
 
 def _beyond_zero(threshold: Floats) -> Floats:
@@ -307,35 +292,30 @@ def _read_xgboost(estimator: BaseEstimator) -> TreeEnsemble | None:
         return None
     if settings["learner_train_param"]["booster"] != "gbtree" or not np.isnan(estimator.missing):
         return None
-    try:
-        best = estimator.best_iteration  # it predicts with the trees up to this one
-    except AttributeError:
-        best = None
-    if best is not None:
-        booster = booster[: best + 1]
-    trees, offset = _read_treelite(from_xgboost, booster, _LESS)
-    return None if trees is None else TreeEnsemble(trees, offset, FLOAT32, True, FLOAT32)
+    with suppress(AttributeError):  # without early stopping
+        booster = booster[: estimator.best_iteration + 1]
+    return _read_treelite(from_xgboost, booster, _LESS, types=(FLOAT32, True, FLOAT32))
 
 
-def _read_treelite(convert, booster, comparison, adjust=np.asarray):
-    """Return the trees of a booster, None where its prediction is not their sum; and the offset.
+def _read_treelite(convert, booster, comparison, adjust=np.asarray, types=()):
+    """Return the trees of a booster, or None where its prediction is not their sum.
 
-    Thresholds are adjusted. Fields are views of the model's memory, which is freed with it, so all
-    are copied.
+    Thresholds are adjusted; `types` are the last fields of the ensemble. Fields of treelite are
+    views of the model's memory, which is freed with it, so all are copied.
     """
     from treelite import TreeliteError
 
     try:
         model = convert(booster)
     except TreeliteError as error:
-        raise UnreadableTreesError(str(error)) from error
+        raise ValueError(str(error)) from error
     header = model.get_header_accessor()
     outputs = header.get_field("target_id").copy()
     offset = np.array(header.get_field("base_scores"), dtype=np.float64)
     if header.get_field("postprocessor") != "identity" or np.any(outputs < 0):
-        return None, offset
+        return None
     if any(np.any(header.get_field(name) != 1) for name in ("leaf_vector_shape", "num_class")):
-        return None, offset
+        return None
     scale = 1.0 / len(outputs) if header.get_field("average_tree_output")[0] else 1.0
     trees = []
     for number, output in enumerate(outputs):
@@ -343,10 +323,10 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray):
         left = tree.get_field("cleft").copy()
         is_other = tree.get_field("cmp")[left >= 0] != comparison
         if tree.get_field("has_categorical_split")[0] or np.any(is_other):
-            return None, offset
+            return None
         right, feature = tree.get_field("cright").copy(), tree.get_field("split_index").copy()
         threshold = adjust(tree.get_field("threshold").astype(np.float64))
         missing_left = tree.get_field("default_left").astype(bool)
         value = tree.get_field("leaf_value").astype(np.float64)[:, None]
         trees.append(Tree(feature, threshold, left, right, missing_left, value, scale, int(output)))
-    return trees, offset
+    return TreeEnsemble(trees, offset, *types)
