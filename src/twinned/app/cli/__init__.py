@@ -18,7 +18,6 @@ from twinned.app.cli.export import export_command
 from twinned.app.cli.fit import fit_command
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
 from twinned.app.cli.predict import predict_command
-from twinned.app.cli.prediction import load_twin
 from twinned.app.cli.query import query_command
 from twinned.exceptions import require_extra
 
@@ -105,6 +104,8 @@ def serve_command(
 
         curl -s localhost:8000/about
     """
+    from twinned.app.cli.prediction import load_twin
+
     with messages.exit_on_bad_input():
         with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
             from twinned.app.serve.app import make_app, make_server, open_listener

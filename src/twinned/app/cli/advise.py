@@ -17,11 +17,11 @@ from twinned.app.cli.options import (
     output_option,
     seed_option,
 )
-from twinned.app.cli.training_data import TrainingData, read_new_rows, read_training_data
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from twinned.app.cli.training_data import TrainingData
     from twinned.app.report.collect import Content
     from twinned.diagnostics.diagnosis import Diagnosis
 
@@ -74,11 +74,14 @@ def advise_command(options: AdviseOptions) -> None:
         twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
     """
     start = time.perf_counter()
-    with messages.exit_on_bad_input(), messages.print_warnings():
+    with messages.print_warnings():
         end = start + options.seconds
         report, output, inputs = options.report, options.output, [options.table]
         report_path = report and check_output_path(report, inputs, "--report")
         model_path = output and check_output_path(output, inputs)
+
+        from twinned.app.cli.training_data import read_new_rows, read_training_data
+
         data = read_training_data(options)
         new_rows = read_new_rows(options.test, data, options.reading) if options.test else None
         messages.print_notes(data.notes)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SavedModelOptions, check_output_path
-from twinned.app.cli.training_data import name_rows
+from twinned.app.cli import messages
+from twinned.app.cli.options import ResultColumns, SavedModelOptions, check_output_path
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from twinned.app.cli.prediction import LoadedTwin
     from twinned.app.report.grid import Grid
     from twinned.fitted.explanation import ComparableCases, Value
 
@@ -103,24 +103,26 @@ def explain_command(options: ExplainOptions) -> None:
         twinned explain yield.twin next.xlsx -o explained.xlsx
     """
     output, path = options.output, None
-    with messages.exit_on_bad_input():
-        if output is not None:
-            if output.suffix.lower() not in FORMATS:
-                raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
-            path = check_output_path(output, [options.model, options.table])
-        loaded, table = prediction.load_with_table(options, "explain")
-        table.require([] if options.label is None else [options.label], "--label")
-        selected = select_rows(table, name_rows(table, options.label), options.rows or [])
-        is_shortened = not options.rows and output is None and not options.as_json
-        table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
-        X = prediction.read_features(loaded, table)
-        loaded.require_single_target("explain")
-        with messages.print_warnings():
-            explained = _explain(options, table, loaded, X)
-        facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
-        content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
-        if path is not None:
-            _write(path, content, explained, options.digits)
+    if output is not None:
+        if output.suffix.lower() not in FORMATS:
+            raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
+        path = check_output_path(output, [options.model, options.table])
+
+    from twinned.app.cli import prediction
+
+    loaded, table = prediction.load_with_table(options, "explain")
+    table.require([] if options.label is None else [options.label], "--label")
+    selected = select_rows(table, table.row_names(options.label), options.rows or [])
+    is_shortened = not options.rows and output is None and not options.as_json
+    table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
+    X = prediction.read_features(loaded, table)
+    loaded.require_single_target("explain")
+    with messages.print_warnings():
+        explained = _explain(options, table, loaded, X)
+    facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
+    content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
+    if path is not None:
+        _write(path, content, explained, options.digits)
     if output is not None:
         each = f"with at most {messages.counted(options.k, 'known case')} each"
         text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
@@ -140,14 +142,12 @@ def select_rows(table: Table, labels: Sequence[str], wanted: Sequence[str]) -> l
     """
     if not wanted:
         return list(range(len(table)))
-    by_label: dict[str, list[int]] = {}
-    for row, name in enumerate(labels):
-        by_label.setdefault(name, []).append(row)
     rows: list[int] = []
     for option in wanted:
-        parts = [option] if option in by_label else [part.strip() for part in option.split(",")]
+        parts = [option] if option in labels else [part.strip() for part in option.split(",")]
         for part in filter(None, parts):
-            rows += by_label.get(part) or _numbered_rows(table, part)
+            named = [row for row, label in enumerate(labels) if label == part]
+            rows += named or _numbered_rows(table, part)
     return list(dict.fromkeys(rows))
 
 
@@ -166,19 +166,16 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
 
 
 def _explain(
-    options: ExplainOptions,
-    table: Table,
-    loaded: prediction.LoadedTwin,
-    X: pd.DataFrame | np.ndarray,
+    options: ExplainOptions, table: Table, loaded: LoadedTwin, X: pd.DataFrame | np.ndarray
 ) -> list[ExplainedRow]:
     """Return the explanation of each row, in the units of the target."""
     import numpy as np
 
     confidence = None if loaded.twin.calibration_ is None else _CONFIDENCE
-    wanted = prediction.ResultColumns(interval=confidence, applicability=True)
+    wanted = ResultColumns(interval=confidence, applicability=True)
     columns = loaded.predict_columns(X, wanted)
     applicability = columns.pop("applicability")
-    labels = name_rows(table, options.label)
+    labels = table.row_names(options.label)
     explained = []
     for i, found in enumerate(_find_cases(loaded, X, options.k)):
         numbers = {name: float(column[i]) for name, column in columns.items()}
@@ -193,9 +190,7 @@ def _explain(
     return explained
 
 
-def _find_cases(
-    loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray, k: int
-) -> list[ComparableCases]:
+def _find_cases(loaded: LoadedTwin, X: pd.DataFrame | np.ndarray, k: int) -> list[ComparableCases]:
     """Return the comparable known cases of each row, with a progress bar."""
     from twinned._compat import safe_indexing
     from twinned.fitted.explanation import find_comparables
@@ -220,7 +215,7 @@ def _plain(value: object) -> Value:
 # --- adjustment grids -------------------------------------------------------------------------
 
 
-def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwin) -> str:
+def _format_text(explained: Sequence[ExplainedRow], loaded: LoadedTwin) -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
     lines: list[str] = []
     for row in explained:
@@ -304,9 +299,10 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
 
 def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digits: int) -> None:
     """Write the file, completely or not at all."""
+    from twinned.app.cli.prediction import write_table
     from twinned.persistence.archive import write_atomically
 
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
     else:
-        prediction.write_table(path, grid_columns(explained), digits)
+        write_table(path, grid_columns(explained), digits)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli.messages import exit_on_bad_input, print_message, print_result, print_warnings
+from twinned.app.cli.messages import print_message, print_result, print_warnings
 from twinned.app.cli.options import AsJson, KeyFile, SavedModel, check_output_path, output_option
-from twinned.app.cli.prediction import LoadedTwin, load_twin
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+    from twinned.app.cli.prediction import LoadedTwin
 
 Facts = dict  # what is printed, by name
 
@@ -72,14 +73,16 @@ def export_command(options: ExportOptions) -> None:
         twinned export blend.twin -o blend.h --member tree_twin
     """
     model, output = options.model, options.output
-    with exit_on_bad_input():
-        write = _WRITERS.get(output.suffix.lower())
-        if write is None:
-            suffixes = " or ".join(_WRITERS)
-            raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
-        path = check_output_path(output, [model])
-        with print_warnings():
-            facts = write(load_twin(model, options.key_file), path, options)
+    write = _WRITERS.get(output.suffix.lower())
+    if write is None:
+        suffixes = " or ".join(_WRITERS)
+        raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
+    path = check_output_path(output, [model])
+
+    from twinned.app.cli.prediction import load_twin
+
+    with print_warnings():
+        facts = write(load_twin(model, options.key_file), path, options)
     facts |= {"model": str(model), "model_bytes": model.stat().st_size}
     facts |= {"output": str(output), "bytes": path.stat().st_size}
     print_result(facts, "\n".join(_summary_lines(facts, model.name)), options.as_json)
@@ -110,13 +113,12 @@ def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts
     if dtype == "auto":
         dtype = "float64" if rounded or changes else "float32"
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
-    would = "would " if dtype == "float64" else ""
-    if rounded:
-        verb = f"{would}round{'' if would else 's'}"
-        print_message("note", f"float32 {verb} digits that matter: {', '.join(rounded)}.")
-    elif changes:
-        verb = f"{would}move{'' if would else 's'}"
-        print_message("note", f"float32 {verb} differences of rows across thresholds of trees.")
+    if rounded or changes:
+        verb, what = "move", "differences of rows across thresholds of trees"
+        if rounded:
+            verb, what = "round", f"digits that matter: {', '.join(rounded)}"
+        verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
+        print_message("note", f"float32 {verb} {what}.")
     difference = None
     if "mean" in outputs:
         try:

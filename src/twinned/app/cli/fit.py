@@ -25,8 +25,6 @@ from twinned.app.cli.options import (
     read_key,
     seed_option,
 )
-from twinned.app.cli.training_data import TrainingData, read_training_data
-from twinned.app.tables.frames import first_missing
 from twinned.exceptions import UnknownCategoryWarning
 
 if TYPE_CHECKING:
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from sklearn.base import BaseEstimator
 
+    from twinned.app.cli.training_data import TrainingData
     from twinned.rows.folds import Folds
 
 # The base estimator of each --model, as it is called in the output; auto has several members.
@@ -157,10 +156,13 @@ def fit_command(options: FitOptions) -> None:
 
         twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
     """
-    with messages.exit_on_bad_input(), messages.print_warnings():
+    with messages.print_warnings():
         options.validate()
         key = read_key(options.key_file)
         path = check_output_path(options.output, [options.table])
+
+        from twinned.app.cli.training_data import read_training_data
+
         data = read_training_data(options)
         messages.print_notes(data.notes)
         missing = _check_data(options, data)
@@ -195,6 +197,8 @@ def fit_command(options: FitOptions) -> None:
 
 def _check_data(options: FitOptions, data: TrainingData) -> bool:
     """Raise a ValueError for data that the model refuses; return whether values are missing."""
+    from twinned.app.tables.frames import first_missing
+
     n_known = len(data.X) - data.n_censored
     if options.n_anchors is not None and options.n_anchors > n_known:
         raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")

@@ -16,9 +16,11 @@ from typing import Annotated, ClassVar, get_type_hints
 
 import typer
 
+from twinned.app.cli.messages import exit_on_bad_input
 from twinned.app.tables.table import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
+KINDS = ("categorical", "numeric", "date")  # of a column, each an option
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
 column_option = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
@@ -44,8 +46,8 @@ AsJson = Annotated[bool, json_option(help="Print JSON.")]
 def make_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a function for `typer` whose parameters are the fields of a dataclass.
 
-    It is the type of the parameter `options` of `run`. A field without a help text has that of its
-    name in the docstring of the class or a parent.
+    It is the type of the parameter `options` of `run`, whose errors are reported as bad input. A
+    field without a help text has that of its name in the docstring of the class or a parent.
     """
     options = get_type_hints(run)["options"]
     hints = get_type_hints(options, include_extras=True)
@@ -64,7 +66,8 @@ def make_command(run: Callable[..., None]) -> Callable[..., None]:
         parameters.append(parameter.replace(annotation=annotation))
 
     def command(**values: object) -> None:
-        run(options(**values))
+        with exit_on_bad_input():
+            run(options(**values))
 
     command.__doc__ = run.__doc__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -167,17 +170,10 @@ class TrainingOptions(TableOptions):
         """The largest effort of the members of a blend; short budgets allow less."""
         return "thorough" if self.seconds >= _LONG_BUDGET else "balanced"
 
-    @property
-    def kinds(self) -> dict[str, list[str]]:
-        """The columns whose kind is given."""
-        kinds = {"categorical": self.categorical, "numeric": self.numeric, "date": self.date}
-        return {kind: names or [] for kind, names in kinds.items()}
-
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        single = {"group": self.group, "label": self.label}
-        others = {option: [name] for option, name in single.items() if name is not None}
-        return others | {"drop": self.drop or []} | self.kinds
+        given = {option: vars(self)[option] or [] for option in ("group", "label", "drop", *KINDS)}
+        return {name: [each] if isinstance(each, str) else each for name, each in given.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +208,53 @@ class SavedModelOptions(TableOptions):
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
         given = (self.model, self.table, *inputs)
         return check_output_path(self.output, [path for path in given if path is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result besides the prediction: options of `twinned predict`.
+
+    Parameters
+    ----------
+    std
+        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
+        blend, which is. After --log-target it is that of the target by the delta method: the
+        prediction times the standard deviation of the logarithm.
+    interval
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
+        model must have been cross-validated when it was fitted.
+    applicability
+        Add the column applicability: whether the row is inside, at the edge or outside of the
+        known rows. Outside, the prediction is an extrapolation. A row with a category that no
+        known row has is outside.
+    bounds
+        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
+        0 inf: predictions and intervals are cut there.
+    keep
+        A column of the table to copy, such as an identifier. May be repeated.
+    """
+
+    std: Annotated[bool, flag_option("--std")] = False
+    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    applicability: Annotated[bool, flag_option("--applicability")] = False
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
+    ] = None
+    keep: Annotated[list[str] | None, column_option("--keep")] = None
+
+    def validate(self) -> None:
+        """Raise a ValueError for an interval or bounds that are impossible."""
+        if self.interval is not None and not 0 < self.interval < 1:
+            given = f"{self.interval:g}"
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            low, high = self.bounds
+            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def copied(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
 
 
 def read_key(path: Path | None) -> bytes | None:

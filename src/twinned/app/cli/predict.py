@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SavedModelOptions, advanced_option
+from twinned.app.cli import messages
+from twinned.app.cli.options import ResultColumns, SavedModelOptions, advanced_option
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import join_names
 
+if TYPE_CHECKING:
+    from twinned.app.cli.prediction import Columns, LoadedTwin
+
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(prediction.ResultColumns, SavedModelOptions):
+class PredictOptions(ResultColumns, SavedModelOptions):
     """Options of `twinned predict`.
 
     Parameters
@@ -60,16 +63,17 @@ def predict_command(options: PredictOptions) -> None:
 
         twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
     """
-    with messages.exit_on_bad_input():
-        options.validate()
-        if is_pattern(options.table) or options.scheduler or options.workers:
-            _predict_many(options)
-        else:
-            _predict_table(options)
+    options.validate()
+    if is_pattern(options.table) or options.scheduler or options.workers:
+        _predict_many(options)
+    else:
+        _predict_table(options)
 
 
 def _predict_table(options: PredictOptions) -> None:
     """Predict the rows of one file."""
+    from twinned.app.cli import prediction
+
     path = options.result_path()
     loaded, table = prediction.load_with_table(options, "predict")
     table.require(options.copied, "--keep")
@@ -91,7 +95,7 @@ def _predict_table(options: PredictOptions) -> None:
 
 def _predict_many(options: PredictOptions) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
-    from twinned.app.cli import partitions
+    from twinned.app.cli import partitions, prediction
 
     output = options.output
     with messages.print_warnings():
@@ -126,7 +130,7 @@ def _predict_many(options: PredictOptions) -> None:
     messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
 
 
-def _note_range(loaded: prediction.LoadedTwin, columns: prediction.Columns) -> None:
+def _note_range(loaded: LoadedTwin, columns: Columns) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
     from twinned.fitted.known_values import TargetRange
 
@@ -148,7 +152,7 @@ def _note_ignored(names: list[str]) -> None:
         messages.print_message("note", ignored)
 
 
-def _note_outside(n_outside: int, n_rows: int, wanted: prediction.ResultColumns) -> None:
+def _note_outside(n_outside: int, n_rows: int, wanted: ResultColumns) -> None:
     if n_outside:
         outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
         void = ", and the confidence of their intervals does not hold"

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import messages, prediction
+from twinned.app.cli import messages
 from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
-from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import read_table
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+    from twinned.app.cli.prediction import Columns, LoadedTwin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,26 +70,29 @@ def query_command(options: QueryOptions) -> None:
 
         twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
     """
-    with messages.exit_on_bad_input():
-        path = options.result_path(options.pending)
-        loaded, table = prediction.load_with_table(options, "query")
-        X = prediction.read_features(loaded, table)
-        loaded.require_single_target("query")
-        with messages.print_warnings():
-            selected, columns = _select_rows(options, table, loaded, X)
-        cells = copied_columns(table, loaded.names or table.names, loaded.categories)
-        for name in columns:
-            if name in cells:
-                raise ValueError(f"{table.path} has a column {name!r}, as the result; rename it.")
-        copied = {name: [column[i] for i in selected] for name, column in cells.items()}
-        facts = {"rows": len(table), "strategy": options.strategy}
-        summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
-        prediction.output_result(options, path, copied, columns, facts, summary)
+    path = options.result_path(options.pending)
+
+    from twinned.app.cli import prediction
+    from twinned.app.tables.frames import copied_columns
+
+    loaded, table = prediction.load_with_table(options, "query")
+    X = prediction.read_features(loaded, table)
+    loaded.require_single_target("query")
+    with messages.print_warnings():
+        selected, columns = _select_rows(options, table, loaded, X)
+    cells = copied_columns(table, loaded.names or table.names, loaded.categories)
+    for name in columns:
+        if name in cells:
+            raise ValueError(f"{table.path} has a column {name!r}, as the result; rename it.")
+    copied = {name: [column[i] for i in selected] for name, column in cells.items()}
+    facts = {"rows": len(table), "strategy": options.strategy}
+    summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
+    prediction.output_result(options, path, copied, columns, facts, summary)
 
 
 def _select_rows(
-    options: QueryOptions, table: Table, loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray
-) -> tuple[np.ndarray, prediction.Columns]:
+    options: QueryOptions, table: Table, loaded: LoadedTwin, X: pd.DataFrame | np.ndarray
+) -> tuple[np.ndarray, Columns]:
     """Return the indices of the rows to measure next, and the columns of the result."""
     import numpy as np
 
@@ -114,7 +118,7 @@ def _select_rows(
     }
 
 
-def _best_value(options: QueryOptions, loaded: prediction.LoadedTwin) -> float:
+def _best_value(options: QueryOptions, loaded: LoadedTwin) -> float:
     """Return the value to improve on, on the scale of the twin."""
     import numpy as np
 

@@ -289,13 +289,13 @@ class RequestSchema:
             X, notes = prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
-        batches = []
+        batches, row_names = [], table.row_names()
         for first in range(0, len(X), MAX_ROWS):
-            some = X.iloc[first : first + MAX_ROWS].astype(object)
+            batch = slice(first, first + MAX_ROWS)
+            some = X.iloc[batch].astype(object)
             rows = some.where(some.notna(), None).to_dict("records")
-            row_names = [table.row_name(row) for row in range(first, first + len(some))]
             content = {"rows": rows, "confidence": confidence}
-            parsed, level = self.parse_rows(content, row_names)
+            parsed, level = self.parse_rows(content, row_names[batch])
             batches.append(parsed)
         return batches, level, notes
 
