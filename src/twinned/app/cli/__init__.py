@@ -1,6 +1,7 @@
 """Command line `twinned`, with one module per command.
 
-Heavy libraries are imported inside the commands, so that `--help` is fast.
+`options` has the options and the help of the commands; the modules of the commands, which import
+heavy libraries, are imported when they are called, so that `--help` is fast.
 """
 
 import os
@@ -11,14 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from twinned._version import __version__
-from twinned.app.cli import messages
-from twinned.app.cli.advise import advise_command
-from twinned.app.cli.explain import explain_command
-from twinned.app.cli.export import export_command
-from twinned.app.cli.fit import fit_command
-from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
-from twinned.app.cli.predict import predict_command
-from twinned.app.cli.query import query_command
+from twinned.app.cli import messages, options
+from twinned.app.cli.options import KeyFile, SavedModel, flag_option
 from twinned.exceptions import require_extra
 
 
@@ -74,16 +69,15 @@ def _twinned(
     messages.set_debug(debug)
 
 
-for _command in (
-    advise_command,
-    fit_command,
-    predict_command,
-    explain_command,
-    query_command,
-    export_command,
+for _name, _options in (
+    ("advise", options.AdviseOptions),
+    ("fit", options.FitOptions),
+    ("predict", options.PredictOptions),
+    ("explain", options.ExplainOptions),
+    ("query", options.QueryOptions),
+    ("export", options.ExportOptions),
 ):
-    _name = _command.__name__.removesuffix("_command")
-    app.command(_name, no_args_is_help=True)(make_command(_command))
+    app.command(_name, no_args_is_help=True)(options.make_command(_name, _options))
 
 
 @app.command("serve", no_args_is_help=True)

@@ -23,7 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.cli.options import ResultColumns
+import numpy as np
+
+from twinned.app.cli.options import PredictOptions, ResultColumns
 from twinned.app.cli.prediction import Columns, LoadedTwin, plain_values
 from twinned.app.tables import reader
 from twinned.app.tables.numbers import NumberFormat
@@ -34,8 +36,6 @@ from twinned.persistence.archive import write_atomically
 if TYPE_CHECKING:
     from distributed import Client, Future
     from pyarrow import DataType
-
-    from twinned.app.cli.predict import PredictOptions
 
 TEXT, PARQUET = "csv", "parquet"
 MANIFEST = "_predictions.json"
@@ -341,7 +341,6 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
 
 
 def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
-    import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
 

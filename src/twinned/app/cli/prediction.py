@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import typer
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
+from twinned import load
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
 from twinned.app.cli.options import ResultColumns, SavedModelOptions, read_key
 from twinned.app.tables import frames
@@ -27,11 +30,10 @@ from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
-
     from twinned.fitted.target import TargetTransform
 
 Columns = dict[str, np.ndarray]  # of a result, by name
+Features = pd.DataFrame | np.ndarray  # of rows, as a model takes them
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 
@@ -81,8 +83,6 @@ class LoadedTwin:
     @cached_property
     def allow_nan(self) -> bool:
         """Whether the model takes missing values."""
-        from sklearn.utils import get_tags
-
         return bool(get_tags(self.twin).input_tags.allow_nan)
 
     def require_single_target(self, command: str) -> None:
@@ -104,14 +104,14 @@ class LoadedTwin:
             raise ValueError(f"{fitted}, but {given}.")
         return table.names, table.names
 
-    def read(self, table: Table) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
+    def read(self, table: Table) -> tuple[Features, list[str]]:
         """Return the features of the rows of a table as the model takes them, and notes."""
         X, notes = frames.prediction_frame(table, self.select(table)[0], self.categories)
         if not self.allow_nan and (missing := frames.first_missing(table, X)):
             raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
         return (X if self.names is not None else X.to_numpy()), notes
 
-    def predict_columns(self, X: pd.DataFrame | np.ndarray, wanted: ResultColumns) -> Columns:
+    def predict_columns(self, X: Features, wanted: ResultColumns) -> Columns:
         """Return the columns of the result, without those that are copied.
 
         A model of several outputs has one for each output.
@@ -147,7 +147,7 @@ class LoadedTwin:
             columns |= {"low": empty, "high": empty}
         return columns | ({"applicability": empty.astype(object)} if wanted.applicability else {})
 
-    def _predict_interval(self, X: pd.DataFrame | np.ndarray, confidence: float) -> Columns:
+    def _predict_interval(self, X: Features, confidence: float) -> Columns:
         if self.twin.calibration_ is None:
             fit = "fit it with its check, without --no-check"
             raise ValueError(f"--interval: {self.path} has no stored calibration; {fit}.")
@@ -157,8 +157,6 @@ class LoadedTwin:
 
 def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
     """Load a saved twin; with a key file, the signature of the model is verified."""
-    from twinned import load
-
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
@@ -179,7 +177,7 @@ def load_with_table(options: SavedModelOptions, command: str) -> tuple[LoadedTwi
     return loaded, read_table(options.table, options.reading, loaded.names or ())
 
 
-def read_features(loaded: LoadedTwin, table: Table) -> pd.DataFrame | np.ndarray:
+def read_features(loaded: LoadedTwin, table: Table) -> Features:
     """Read the features of a model from a table; print notes."""
     X, notes = loaded.read(table)
     print_notes((*reading_note(table), *notes))
