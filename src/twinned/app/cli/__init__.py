@@ -69,15 +69,8 @@ def _twinned(
     messages.set_debug(debug)
 
 
-for _name, _options in (
-    ("advise", options.AdviseOptions),
-    ("fit", options.FitOptions),
-    ("predict", options.PredictOptions),
-    ("explain", options.ExplainOptions),
-    ("query", options.QueryOptions),
-    ("export", options.ExportOptions),
-):
-    app.command(_name, no_args_is_help=True)(options.make_command(_name, _options))
+for _options in options.COMMANDS:
+    app.command(no_args_is_help=True)(options.make_command(_options))
 
 
 @app.command("serve", no_args_is_help=True)

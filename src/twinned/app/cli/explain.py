@@ -8,7 +8,6 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -62,7 +61,6 @@ def explain_command(options: ExplainOptions) -> None:
         if output.suffix.lower() not in FORMATS:
             raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
         path = check_output_path(output, [options.model, options.table])
-
     loaded, table = prediction.load_with_table(options, "explain")
     table.require([] if options.label is None else [options.label], "--label")
     selected = select_rows(table, table.row_names(options.label), options.rows or [])
@@ -74,8 +72,10 @@ def explain_command(options: ExplainOptions) -> None:
         explained = _explain(options, table, loaded, X)
     facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
     content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
-    if path is not None:
-        _write(path, content, explained, options.digits)
+    if path is not None and path.suffix.lower() == ".json":
+        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+    elif path is not None:
+        prediction.write_table(path, grid_columns(explained), options.digits)
     if output is not None:
         each = f"with at most {messages.counted(options.k, 'known case')} each"
         text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
@@ -167,9 +167,7 @@ def _plain(value: object) -> Value:
 
 def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwin) -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
-    lines: list[str] = []
-    for row in explained:
-        lines += [*format_grid(row, loaded.target, width), ""]
+    lines = [line for row in explained for line in (*format_grid(row, loaded.target, width), "")]
     mean = "geometric mean" if loaded.transform.is_log else "mean"
     lines += ["A column is a known case: known value + adjustments = adjusted value."]
     return "\n".join([*lines, f"The weighted {mean} of all adjusted values is the prediction."])
@@ -241,11 +239,3 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
     return columns
-
-
-def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digits: int) -> None:
-    """Write the file, completely or not at all."""
-    if path.suffix.lower() == ".json":
-        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
-    else:
-        prediction.write_table(path, grid_columns(explained), digits)

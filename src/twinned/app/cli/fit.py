@@ -44,16 +44,15 @@ def fit_command(options: FitOptions) -> None:
         options.validate()
         key = read_key(options.key_file)
         path = check_output_path(options.output, [options.table])
-
         data = read_training_data(options)
         messages.print_notes(data.notes)
-        missing = _check_data(options, data)
+        _check_data(options, data)
         if not options.log_target:
             _note_logarithm(data)
         if options.is_blend:
             fitted, results = _fit_blend(options, data)
         else:
-            fitted, results = _fit(options, data, missing)
+            fitted, results = _fit(options, data)
 
         from twinned import save
         from twinned.fitted.target import split_target
@@ -73,12 +72,11 @@ def fit_command(options: FitOptions) -> None:
         "output": str(options.output),
         "bytes": path.stat().st_size,
     }
-    text = "" if options.as_json else "\n".join(_summary_lines(facts))
-    messages.print_result(facts, text, options.as_json)
+    messages.print_result(facts, "\n".join(_summary_lines(facts)), options.as_json)
 
 
-def _check_data(options: FitOptions, data: TrainingData) -> bool:
-    """Raise a ValueError for data that the model refuses; return whether values are missing."""
+def _check_data(options: FitOptions, data: TrainingData) -> None:
+    """Raise a ValueError for data that the model refuses."""
     n_known = len(data.X) - data.n_censored
     if options.n_anchors is not None and options.n_anchors > n_known:
         raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")
@@ -86,7 +84,6 @@ def _check_data(options: FitOptions, data: TrainingData) -> bool:
     if missing and options.model not in MODELS_ALLOWING_NAN:
         others = f"--model {options.model} takes none; {', '.join(MODELS_ALLOWING_NAN)} do"
         raise ValueError(f"{missing} has no value, and {others}.")
-    return missing is not None
 
 
 def _note_logarithm(data: TrainingData) -> None:
@@ -199,15 +196,13 @@ def _fit_rows(
     model.fit(data.X.iloc[rows], y, **arguments)
 
 
-def _fit(
-    options: FitOptions, data: TrainingData, missing_values: bool
-) -> tuple[BaseEstimator, Facts]:
+def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the fitted twin, and the seconds of its fit and the errors of its cross-validation."""
     from twinned.fitted.target import split_target
 
     known = np.flatnonzero(data.is_known)
     codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
-    make = partial(make_twin, options, missing_values=missing_values)
+    make = partial(make_twin, options, missing_values=bool(data.X.isna().any(axis=None)))
     twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
     if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)

@@ -56,13 +56,15 @@ KeyFile = Annotated[
 AsJson = Annotated[bool, json_option(help="Print JSON.")]
 
 
-def make_command(name: str, options: type) -> Callable[..., None]:
+def make_command(options: type) -> Callable[..., None]:
     """Return the function of a command for `typer`, whose parameters are the fields of `options`.
 
-    It calls the function `…_command` of the module of that name, which is imported then, and
-    reports its errors as bad input. Its help is the docstring of the class. A field without a help
-    text has that of its name in the docstring of the class or a parent.
+    `FitOptions` are those of `twinned fit`, which calls `fit_command` in the module `fit`: it is
+    imported then, and its errors are reported as bad input. The help of the command is the
+    docstring of the class. A field without a help text has that of its name in the docstring of the
+    class or a parent.
     """
+    name = options.__name__.removesuffix("Options").lower()
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
@@ -82,7 +84,7 @@ def make_command(name: str, options: type) -> Callable[..., None]:
         with exit_on_bad_input():
             vars(import_module(f"twinned.app.cli.{name}"))[f"{name}_command"](options(**values))
 
-    command.__doc__ = description
+    command.__name__, command.__doc__ = name, description
     command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     return command
 
@@ -592,6 +594,9 @@ class ExportOptions:
     dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE")] = "auto"
     key_file: KeyFile = None
     as_json: AsJson = False
+
+
+COMMANDS = AdviseOptions, FitOptions, PredictOptions, ExplainOptions, QueryOptions, ExportOptions
 
 
 # --- checks of values ---------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +67,7 @@ class Partition:
 
 @dataclass
 class Plan:
-    """Partitions of files of one kind, the columns of the result, and how text files are read.
+    """Partitions of files of one kind, the wanted columns of the result, and how text is read.
 
     `folder` is that of the results.
     `formats` are the notations of numbers by column, detected in the first partition. `ignored` are
@@ -77,8 +77,7 @@ class Plan:
     kind: str
     files: list[Path]
     folder: Path
-    wanted: ResultColumns
-    digits: int  # of numbers in text files
+    wanted: PredictOptions
     reading: ReadOptions
     partitions: list[Partition] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
@@ -113,9 +112,7 @@ def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictO
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
     if options.header_row is not None:
         raise ValueError("--header-row does not apply to several files, which begin with names.")
-    given = {each.name: vars(options)[each.name] for each in fields(ResultColumns)}
-    wanted = ResultColumns(**given)
-    plan = Plan(kind, files, folder.resolve(), wanted, options.digits, options.reading)
+    plan = Plan(kind, files, folder.resolve(), options, options.reading)
     outputs = dict(zip(files, _output_stems(files), strict=True))
     (_add_parquet if kind == PARQUET else _add_text)(plan, outputs, loaded)
     return plan
@@ -264,9 +261,10 @@ def prepare_output(model: Path, plan: Plan) -> list[Partition]:
         raise ValueError(f"-o {folder} holds the input; give another folder.")
     folder.mkdir(exist_ok=True)
     states = {str(path): path.stat() for path in plan.files}
+    names = [*(each.name for each in fields(ResultColumns)), "digits"]
     manifest = {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
-        "columns": json.loads(json.dumps(asdict(plan.wanted) | {"digits": plan.digits})),
+        "columns": json.loads(json.dumps({name: vars(plan.wanted)[name] for name in names})),
         "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
     }
     path = folder / MANIFEST
@@ -337,7 +335,7 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
         copied = {name: table.column(name) for name in wanted.copied}
     else:
         columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
-    return columns, notes, to_csv({**copied, **plain_values(columns)}, plan.digits)
+    return columns, notes, to_csv({**copied, **plain_values(columns)}, wanted.digits)
 
 
 def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
@@ -362,8 +360,7 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
             notes += batch_notes
             row += batch.num_rows
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    copies = pa.concat_tables(copied)
-    result = {name: copies.column(name) for name in keep}
+    result = dict(zip(keep, pa.concat_tables(copied).columns, strict=True))
     for name, values in columns.items():
         result[name] = pa.array(values, pa.string() if values.dtype.kind == "O" else None)
     stream = pa.BufferOutputStream()

@@ -132,9 +132,8 @@ class LoadedTwin:
             columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
         if wanted.applicability:
             columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
-        for name in wanted.copied:
-            if name in columns:
-                raise ValueError(f"--keep {name}: the result has a column of that name.")
+        if taken := [name for name in wanted.copied if name in columns]:
+            raise ValueError(f"--keep {taken[0]}: the result has a column of that name.")
         return columns
 
     def empty_columns(self, wanted: ResultColumns) -> Columns:

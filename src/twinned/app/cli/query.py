@@ -25,9 +25,8 @@ def query_command(options: QueryOptions) -> None:
     with messages.print_warnings():
         selected, columns = _select_rows(options, table, loaded, X)
     cells = copied_columns(table, loaded.names or table.names, loaded.categories)
-    for name in columns:
-        if name in cells:
-            raise ValueError(f"{table.path} has a column {name!r}, as the result; rename it.")
+    if taken := [name for name in columns if name in cells]:
+        raise ValueError(f"{table.path} has a column {taken[0]!r}, as the result; rename it.")
     copied = {name: [column[i] for i in selected] for name, column in cells.items()}
     facts = {"rows": len(table), "strategy": options.strategy}
     summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"

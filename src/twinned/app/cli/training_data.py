@@ -196,10 +196,9 @@ def _with_lower_bound(
     is_wrong = (target.upper < bound) | (target.censored & (target.upper <= bound))
     _refuse_cells(table, options.target, is_wrong, f"is below the --lower-bound {bound:g}")
     below, _ = target.beyond
-    if not below.any() or bound == -math.inf:
-        return target, ""
+    note = f" Those below a limit are at least {bound:g}{reason}."
     bounded = TargetBounds(np.where(below, bound, target.lower), target.upper)
-    return bounded, f" Those below a limit are at least {bound:g}{reason}."
+    return bounded, note if below.any() and bound > -math.inf else ""
 
 
 def _read_groups(table: Table, group: str | None) -> np.ndarray | None:

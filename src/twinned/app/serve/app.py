@@ -234,19 +234,13 @@ def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:
 
 
 def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Server:
-    """The uvicorn server of an application, which closes connections that send no request."""
-    protocol = limit_read_time(AutoHTTPProtocol, read_seconds)
-    return uvicorn.Server(uvicorn.Config(app, http=protocol, log_level="warning"))
-
-
-def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
-    """A subclass of uvicorn's HTTP protocol that closes connections with incomplete heads.
+    """The uvicorn server of an application, which closes connections with incomplete heads.
 
     uvicorn limits the time between two requests, but not that in which a client sends the head of
     one. The time of the body is limited by the application.
     """
 
-    class TimedProtocol(base):
+    class TimedProtocol(AutoHTTPProtocol):
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
@@ -264,9 +258,9 @@ def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
         def _start_timer(self, transport: asyncio.Transport) -> None:
             if self._timer is None:  # of a connection that is closed by then, `abort` does nothing
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(seconds, transport.abort)
+                self._timer = loop.call_later(read_seconds, transport.abort)
 
-    return TimedProtocol
+    return uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="warning"))
 
 
 def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:

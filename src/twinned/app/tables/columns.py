@@ -21,7 +21,7 @@ from twinned.app.tables.numbers import (
     is_missing,
     split_limit,
 )
-from twinned.app.tables.table import Table, join_names, parse_number, quoted
+from twinned.app.tables.table import Table, join_names, quoted
 from twinned.rows.training import TargetBounds
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -197,17 +197,15 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
 
     A model fitted in Python may have categories that are numbers.
     """
-    number_format = table.number_format(name)
     by_text = {str(category): category for category in categories}
-    numbers = (category for category in categories if isinstance(category, int | float))
-    by_number: dict[float | None, Any] = {float(number): number for number in numbers}
+    by_number = {number: number for number in categories if isinstance(number, int | float)}
 
-    def match(cell: str) -> Any:
+    def match(cell: str, number: float | None) -> Any:
         if is_missing(cell) and cell not in by_text:
             return None
-        return by_text.get(cell, by_number.get(parse_number(cell, number_format), cell))
+        return by_text.get(cell, by_number.get(number, cell))
 
-    return pd.Series([match(cell) for cell in table.column(name)], dtype=object)
+    return pd.Series(list(map(match, table.column(name), table.numbers(name))), dtype=object)
 
 
 # --- dates ------------------------------------------------------------------------------------

@@ -129,12 +129,11 @@ def copied_columns(
 
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
     """Return the location of the first missing value of features, None if there is none."""
-    missing = frame.isna().to_numpy()
-    if not missing.any():
+    rows, columns = frame.isna().to_numpy().nonzero()
+    if not len(rows):
         return None
-    row = int(missing.any(axis=1).argmax())
-    name = str(frame.columns[int(missing[row].argmax())])
-    return table.location(row, _source(table.names, name)[0])
+    source, _ = _source(table.names, str(frame.columns[columns[0]]))
+    return table.location(int(rows[0]), source)
 
 
 def derived_from(name: str) -> tuple[str, str | None]:
