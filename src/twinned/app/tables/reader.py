@@ -224,7 +224,7 @@ def _detect_separator(text: str) -> str:
     best, most = ",", (False, 1)
     for separator in _SEPARATORS:
         counts = []
-        with suppress(ValueError):  # of a record that cannot be split, which is the last to count
+        with suppress(ValueError):  # a record that cannot be split ends the sample
             for _, record in islice(_records(Path(), text, separator), _SAMPLE):
                 counts.append(len(record))
         consistent = len(set(counts)) == 1

@@ -84,9 +84,10 @@ class Table:
     @cached_property
     def first_of_equal_rows(self) -> list[int]:
         """The rows without those that equal an earlier row in all columns."""
-        import pandas as pd
-
-        return list(pd.DataFrame(dict(enumerate(self.columns))).drop_duplicates().index)
+        first: dict[tuple[str, ...], int] = {}
+        for row, cells in enumerate(zip(*self.columns, strict=True)):
+            first.setdefault(cells, row)
+        return list(first.values())
 
     def column(self, name: str) -> list[str]:
         return self.columns[self._positions[name]]
