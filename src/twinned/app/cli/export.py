@@ -12,6 +12,8 @@ from twinned.app.cli.messages import print_message, print_result, print_warnings
 from twinned.app.cli.options import ExportOptions, check_output_path
 from twinned.app.cli.prediction import LoadedTwin, load_twin
 from twinned.exceptions import MissingExtraError
+from twinned.export.members import select_member
+from twinned.export.thinning import thin
 from twinned.rows.validation import check_choice
 
 Facts = dict  # what is printed, by name
@@ -36,14 +38,8 @@ def export_command(options: ExportOptions) -> None:
 def _reduce(model: BaseEstimator, options: ExportOptions) -> BaseEstimator:
     """A member of a blend, and a twin with fewer anchors."""
     if options.member is not None:
-        from twinned.export.members import select_member
-
         model = select_member(model, options.member)
-    if options.anchors is not None:
-        from twinned.export.thinning import thin
-
-        model = thin(model, options.anchors)
-    return model
+    return model if options.anchors is None else thin(model, options.anchors)
 
 
 def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:

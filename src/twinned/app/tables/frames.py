@@ -124,7 +124,9 @@ def copied_columns(
     features = zip(names, categories, strict=True)
     numeric = source_columns(table, [name for name, each in features if each is None])
     columns = dict(zip(table.names, table.columns, strict=True))
-    return columns | {name: table.plain_column(name) for name in numeric}
+    for name in numeric:
+        columns[name] = list(map(table.number_format(name).plain, columns[name]))
+    return columns
 
 
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:

@@ -92,11 +92,6 @@ class Table:
     def column(self, name: str) -> list[str]:
         return self.columns[self._positions[name]]
 
-    def plain_column(self, name: str) -> list[str]:
-        """The cells of a column, numbers with a decimal point and no thousands separators."""
-        number_format = self.number_format(name)
-        return [number_format.plain(cell) for cell in self.column(name)]
-
     def number_format(self, name: str) -> NumberFormat:
         return self.formats[self._positions[name]]
 
