@@ -1,6 +1,7 @@
 """Command line `twinned`, with one module per command.
 
-Heavy libraries are imported inside the commands, so that `--help` is fast.
+`options` has the options and the help of the commands; the modules of the commands, which import
+heavy libraries, are imported when they are called, so that `--help` is fast.
 """
 
 import os
@@ -11,15 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from twinned._version import __version__
-from twinned.app.cli import messages
-from twinned.app.cli.advise import advise_command
-from twinned.app.cli.explain import explain_command
-from twinned.app.cli.export import export_command
-from twinned.app.cli.fit import fit_command
-from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
-from twinned.app.cli.predict import predict_command
-from twinned.app.cli.prediction import load_twin
-from twinned.app.cli.query import query_command
+from twinned.app.cli import messages, options
+from twinned.app.cli.options import KeyFile, SavedModel, flag_option
 from twinned.exceptions import require_extra
 
 
@@ -75,16 +69,8 @@ def _twinned(
     messages.set_debug(debug)
 
 
-for _command in (
-    advise_command,
-    fit_command,
-    predict_command,
-    explain_command,
-    query_command,
-    export_command,
-):
-    _name = _command.__name__.removesuffix("_command")
-    app.command(_name, no_args_is_help=True)(make_command(_command))
+for _options in options.COMMANDS:
+    app.command(no_args_is_help=True)(options.make_command(_options))
 
 
 @app.command("serve", no_args_is_help=True)
@@ -105,6 +91,8 @@ def serve_command(
 
         curl -s localhost:8000/about
     """
+    from twinned.app.cli.prediction import load_twin
+
     with messages.exit_on_bad_input():
         with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
             from twinned.app.serve.app import make_app, make_server, open_listener

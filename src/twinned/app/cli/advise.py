@@ -3,90 +3,36 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import pandas as pd
+from joblib import cpu_count
 
+from twinned import AutoTwinRegressor, diagnose, save
 from twinned.app.cli import messages
-from twinned.app.cli.options import (
-    TrainingOptions,
-    check_output_path,
-    json_option,
-    output_option,
-    seed_option,
-)
+from twinned.app.cli.options import AdviseOptions, check_output_path
 from twinned.app.cli.training_data import TrainingData, read_new_rows, read_training_data
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from twinned.app.report.collect import Content
-    from twinned.diagnostics.diagnosis import Diagnosis
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdviseOptions(TrainingOptions):
-    """Options of `twinned advise`.
-
-    Parameters
-    ----------
-    report
-        The HTML report to write: advice.html.
-    output
-        The recommended model to write: model.twin.
-    test
-        A table of rows to predict later: a finding reports how many lie outside of the training
-        rows.
-    budget
-        About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
-        Models that would take longer are fitted with less effort or skipped, as are checks; from
-        30 minutes on, models have more effort. The default is 60 seconds.
-    seed
-        The same seed gives the same advice, if the same checks fit into the time.
-    as_json
-        Print the report as JSON.
-    """
-
-    report: Annotated[Path | None, typer.Option("--report", "-r")] = None
-    output: Annotated[Path | None, output_option()] = None
-    test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
-    seed: Annotated[int, seed_option()] = 0
-    as_json: Annotated[bool, json_option()] = False
+from twinned.app.report.collect import Content, collect
+from twinned.app.report.render import leaderboard_rows, render
+from twinned.diagnostics import Diagnosis
+from twinned.diagnostics.recommendation import describe_efforts
+from twinned.diagnostics.row_checks import check_time_order
+from twinned.persistence.archive import write_atomically
+from twinned.rows.formatting import aligned
 
 
 def advise_command(options: AdviseOptions) -> None:
-    """Recommend a model for a table, and state whether twinning helps.
-
-    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
-    folds, as many as fit into the budget. The recommended model is the best that was found: a blend
-    of several of them, or a single one. All errors are errors of held-out rows.
-
-    For example:
-
-        twinned advise houses.csv --target price --report advice.html
-
-        twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
-
-        twinned advise houses.csv --target price --test offers.csv
-
-        twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
-    """
+    """Recommend a model for a table, and state whether twinning helps."""
     start = time.perf_counter()
-    with messages.exit_on_bad_input(), messages.print_warnings():
+    with messages.print_warnings():
         end = start + options.seconds
         report, output, inputs = options.report, options.output, [options.table]
         report_path = report and check_output_path(report, inputs, "--report")
         model_path = output and check_output_path(output, inputs)
+
         data = read_training_data(options)
         new_rows = read_new_rows(options.test, data, options.reading) if options.test else None
         messages.print_notes(data.notes)
         diagnosis, content = _diagnose(options, data, new_rows, end)
-
-        from twinned import save
-        from twinned.app.report.render import render
-        from twinned.persistence.archive import write_atomically
 
         if model_path is not None:
             diagnosis.twin.target_name_ = options.target
@@ -103,12 +49,6 @@ def _diagnose(
     options: AdviseOptions, data: TrainingData, new_rows: pd.DataFrame | None, end: float
 ) -> tuple[Diagnosis, Content]:
     """Return the diagnosis and the content of its report, as far as there is time until `end`."""
-    from joblib import cpu_count
-
-    from twinned import AutoTwinRegressor, diagnose
-    from twinned.app.report.collect import collect
-    from twinned.diagnostics.row_checks import check_time_order
-
     with messages.progress_lines() as progress:
         diagnosis = diagnose(
             data.X,
@@ -140,8 +80,6 @@ def _diagnose(
 
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
-    from twinned.rows.formatting import aligned
-
     errors = [f"  {line}" for line in aligned(content["error_summary"])]
     lines = [content["summary"], f"Errors of {content['target']} on held-out rows:", *errors]
     lines += ["", *format_findings(content), ""]
@@ -161,9 +99,6 @@ def format_text(content: Content) -> str:
 
 def leaderboard_lines(board: list[Content]) -> list[str]:
     """Return the errors of all models as a table, and what the suffixes of their names mean."""
-    from twinned.app.report.render import leaderboard_rows
-    from twinned.diagnostics.recommendation import describe_efforts
-
     table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
     table.columns[-1].justify = "left"
     for row in leaderboard_rows(board):

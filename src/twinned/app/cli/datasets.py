@@ -93,8 +93,7 @@ def show_command(
         _, location = locate(record)
         rows = None if location == "absent" else _first_rows(record)
     if as_json:
-        names = ("target", "columns", "source", "file", "sha256", "url", "notes")
-        details = dict(zip(names, attrgetter(*names)(record), strict=True))
+        details = _facts(record, "target", "columns", "source", "file", "sha256", "url", "notes")
         _print_json(_summary(record, location) | details | {"first_rows": rows})
     else:
         _print_record(record, location, rows)
@@ -133,8 +132,11 @@ def _location(record: Dataset) -> str:
 
 
 def _summary(record: Dataset, location: str) -> dict[str, object]:
-    names = ("key", "name", "rows", "features", "licence")
-    return dict(zip(names, attrgetter(*names)(record), strict=True)) | {"at_hand": location}
+    return _facts(record, "key", "name", "rows", "features", "licence") | {"at_hand": location}
+
+
+def _facts(record: Dataset, *names: str) -> dict[str, object]:
+    return dict(zip(names, attrgetter(*names)(record), strict=True))
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:

@@ -8,22 +8,17 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import numpy as np
 
+from twinned._compat import safe_indexing
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SavedModelOptions, check_output_path
-from twinned.app.cli.training_data import name_rows
+from twinned.app.cli.options import ExplainOptions, ResultColumns, check_output_path
+from twinned.app.report.grid import Grid, make_grid, number_format, show_number, summarize_features
 from twinned.app.tables.table import Table
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from twinned.app.report.grid import Grid
-    from twinned.fitted.explanation import ComparableCases, Value
+from twinned.fitted.explanation import ComparableCases, Value, find_comparables
+from twinned.persistence.archive import write_atomically
+from twinned.rows.formatting import shorten
 
 FORMATS = (".csv", ".xlsx", ".json")
 MAX_PRINTED = 10  # rows, without --rows
@@ -36,31 +31,6 @@ _MARKS = {
     "edge": "; at the edge of the known rows",
     "outside": "; outside of the known rows, so an extrapolation",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainOptions(SavedModelOptions):
-    """Options of `twinned explain`.
-
-    Parameters
-    ----------
-    rows
-        The rows to explain: lines of a CSV file or rows of an Excel file, such as 4 or 4,7-9 (the
-        names of the columns are in the first), or names in the column of --label. May be repeated.
-        All rows by default, of which the first ten are printed.
-    k
-        Number of known cases for each row.
-    label
-        A column of the table with the names of its rows. Known cases have the names that --label
-        of twinned fit gave them.
-    output
-        File to write instead: a .csv or .xlsx table with one row for each known case and one for
-        all other cases, or .json.
-    """
-
-    rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
-    k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
-    label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
 
 
 @dataclass(frozen=True)
@@ -85,42 +55,27 @@ class ExplainedRow:
 
 
 def explain_command(options: ExplainOptions) -> None:
-    """Explain predictions by comparable known cases.
-
-    For each row of the table, the known cases that are most like it are shown in a grid, one in
-    each column: its known value, what each feature adds because it differs from this row, their
-    sum, the adjusted value, and its weight. The last column has the means of all other cases. The
-    weighted mean of the adjusted values is the prediction; after --log-target, it is the geometric
-    mean. Below the grid is that of the cases shown alone. A row at the edge of the known rows or
-    outside of them is marked, as by twinned predict --applicability.
-
-    For example:
-
-        twinned explain yield.twin candidates.csv --rows 4
-
-        twinned explain yield.twin candidates.csv --label sample --rows A12,A15 -k 3
-
-        twinned explain yield.twin next.xlsx -o explained.xlsx
-    """
+    """Explain predictions by comparable known cases."""
     output, path = options.output, None
-    with messages.exit_on_bad_input():
-        if output is not None:
-            if output.suffix.lower() not in FORMATS:
-                raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
-            path = check_output_path(output, [options.model, options.table])
-        loaded, table = prediction.load_with_table(options, "explain")
-        table.require([] if options.label is None else [options.label], "--label")
-        selected = select_rows(table, name_rows(table, options.label), options.rows or [])
-        is_shortened = not options.rows and output is None and not options.as_json
-        table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
-        X = prediction.read_features(loaded, table)
-        loaded.require_single_target("explain")
-        with messages.print_warnings():
-            explained = _explain(options, table, loaded, X)
-        facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
-        content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
-        if path is not None:
-            _write(path, content, explained, options.digits)
+    if output is not None:
+        if output.suffix.lower() not in FORMATS:
+            raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
+        path = check_output_path(output, [options.model, options.table])
+    loaded, table = prediction.load_with_table(options, "explain")
+    table.require([] if options.label is None else [options.label], "--label")
+    selected = select_rows(table, table.row_names(options.label), options.rows or [])
+    is_shortened = not options.rows and output is None and not options.as_json
+    table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
+    X = prediction.read_features(loaded, table)
+    loaded.require_single_target("explain")
+    with messages.print_warnings():
+        explained = _explain(options, table, loaded, X)
+    facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
+    content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
+    if path is not None and path.suffix.lower() == ".json":
+        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+    elif path is not None:
+        prediction.write_table(path, grid_columns(explained), options.digits)
     if output is not None:
         each = f"with at most {messages.counted(options.k, 'known case')} each"
         text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
@@ -140,14 +95,12 @@ def select_rows(table: Table, labels: Sequence[str], wanted: Sequence[str]) -> l
     """
     if not wanted:
         return list(range(len(table)))
-    by_label: dict[str, list[int]] = {}
-    for row, name in enumerate(labels):
-        by_label.setdefault(name, []).append(row)
     rows: list[int] = []
     for option in wanted:
-        parts = [option] if option in by_label else [part.strip() for part in option.split(",")]
+        parts = [option] if option in labels else [part.strip() for part in option.split(",")]
         for part in filter(None, parts):
-            rows += by_label.get(part) or _numbered_rows(table, part)
+            named = [row for row, label in enumerate(labels) if label == part]
+            rows += named or _numbered_rows(table, part)
     return list(dict.fromkeys(rows))
 
 
@@ -166,19 +119,14 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
 
 
 def _explain(
-    options: ExplainOptions,
-    table: Table,
-    loaded: prediction.LoadedTwin,
-    X: pd.DataFrame | np.ndarray,
+    options: ExplainOptions, table: Table, loaded: prediction.LoadedTwin, X: prediction.Features
 ) -> list[ExplainedRow]:
     """Return the explanation of each row, in the units of the target."""
-    import numpy as np
-
     confidence = None if loaded.twin.calibration_ is None else _CONFIDENCE
-    wanted = prediction.ResultColumns(interval=confidence, applicability=True)
+    wanted = ResultColumns(interval=confidence, applicability=True)
     columns = loaded.predict_columns(X, wanted)
     applicability = columns.pop("applicability")
-    labels = name_rows(table, options.label)
+    labels = table.row_names(options.label)
     explained = []
     for i, found in enumerate(_find_cases(loaded, X, options.k)):
         numbers = {name: float(column[i]) for name, column in columns.items()}
@@ -194,12 +142,9 @@ def _explain(
 
 
 def _find_cases(
-    loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray, k: int
+    loaded: prediction.LoadedTwin, X: prediction.Features, k: int
 ) -> list[ComparableCases]:
     """Return the comparable known cases of each row, with a progress bar."""
-    from twinned._compat import safe_indexing
-    from twinned.fitted.explanation import find_comparables
-
     found: list[ComparableCases] = []
     starts = range(0, len(X), _ROWS_PER_STEP)
     with messages.progress_bar(len(starts)) as begin_step:
@@ -222,9 +167,7 @@ def _plain(value: object) -> Value:
 
 def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwin) -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
-    lines: list[str] = []
-    for row in explained:
-        lines += [*format_grid(row, loaded.target, width), ""]
+    lines = [line for row in explained for line in (*format_grid(row, loaded.target, width), "")]
     mean = "geometric mean" if loaded.transform.is_log else "mean"
     lines += ["A column is a known case: known value + adjustments = adjusted value."]
     return "\n".join([*lines, f"The weighted {mean} of all adjusted values is the prediction."])
@@ -237,8 +180,6 @@ def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
     Columns that do not fit into `width` characters are below the others; each block has at least
     one.
     """
-    from twinned.app.report.grid import make_grid, summarize_features
-
     found, predicted = summarize_features(explained.found), explained.numbers["prediction"]
     grid = make_grid(explained.values, predicted, found)
     lines, columns = [_heading(explained, target)], range(len(grid.headings))
@@ -270,8 +211,6 @@ def _grid_lines(grid: Grid, columns: Sequence[int]) -> list[str]:
 
 
 def _heading(explained: ExplainedRow, target: str) -> str:
-    from twinned.app.report.grid import number_format, show_number
-    from twinned.rows.formatting import shorten
 
     spec = number_format(explained.numbers["prediction"], explained.found)
     value, *ends = (show_number(number, spec) for number in explained.numbers.values())
@@ -300,13 +239,3 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
         for name, cell in cells.items():
             columns.setdefault(name, []).append(cell)
     return columns
-
-
-def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digits: int) -> None:
-    """Write the file, completely or not at all."""
-    from twinned.persistence.archive import write_atomically
-
-    if path.suffix.lower() == ".json":
-        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
-    else:
-        prediction.write_table(path, grid_columns(explained), digits)

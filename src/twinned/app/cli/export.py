@@ -4,82 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+from sklearn.base import BaseEstimator
 
-from twinned.app.cli.messages import exit_on_bad_input, print_message, print_result, print_warnings
-from twinned.app.cli.options import AsJson, KeyFile, SavedModel, check_output_path, output_option
+from twinned.app.cli.messages import print_message, print_result, print_warnings
+from twinned.app.cli.options import ExportOptions, check_output_path
 from twinned.app.cli.prediction import LoadedTwin, load_twin
 from twinned.exceptions import MissingExtraError
-
-if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator
+from twinned.export.members import select_member
+from twinned.export.thinning import thin
+from twinned.rows.validation import check_choice
 
 Facts = dict  # what is printed, by name
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """Options of `twinned export`.
-
-    Parameters
-    ----------
-    output
-        File to write; its suffix sets the format: .onnx or .h (C).
-    outputs
-        Outputs of the exported model.
-    confidence
-        Also export the ends, lower and upper, of prediction intervals with this confidence, such
-        as 0.9. The model must have been cross-validated when it was fitted.
-    anchors
-        Number of anchors to store, chosen so that they predict as all do.
-    member
-        Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
-    dtype
-        ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless that would
-        change predictions.
-    """
-
-    model: SavedModel
-    output: Annotated[Path, output_option()]
-    outputs: Annotated[str, typer.Option("--outputs", metavar="NAMES")] = "mean,std"
-    confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
-    anchors: Annotated[int | None, typer.Option("--anchors", metavar="N", min=1)] = None
-    member: Annotated[str | None, typer.Option("--member", metavar="NAME")] = None
-    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE")] = "auto"
-    key_file: KeyFile = None
-    as_json: AsJson = False
-
-
 def export_command(options: ExportOptions) -> None:
-    """Export a saved model to a file that runs without Python.
-
-    Prints the size of the file, the type of the numeric inputs of an ONNX file, and the largest
-    difference of its predictions to those of the model, on the stored anchors (of an ONNX file,
-    where onnxruntime is installed).
-
-    For example:
-
-        twinned export houses.twin -o houses.onnx
-
-        twinned export houses.twin -o houses.onnx --outputs mean --confidence 0.9
-
-        twinned export houses.twin -o houses.h --anchors 32
-
-        twinned export blend.twin -o blend.h --member tree_twin
-    """
+    """Export a saved model to a file that runs without Python."""
     model, output = options.model, options.output
-    with exit_on_bad_input():
-        write = _WRITERS.get(output.suffix.lower())
-        if write is None:
-            suffixes = " or ".join(_WRITERS)
-            raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
-        path = check_output_path(output, [model])
-        with print_warnings():
-            facts = write(load_twin(model, options.key_file), path, options)
+    write = _WRITERS.get(output.suffix.lower())
+    if write is None:
+        suffixes = " or ".join(_WRITERS)
+        raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
+    path = check_output_path(output, [model])
+
+    with print_warnings():
+        facts = write(load_twin(model, options.key_file), path, options)
     facts |= {"model": str(model), "model_bytes": model.stat().st_size}
     facts |= {"output": str(output), "bytes": path.stat().st_size}
     print_result(facts, "\n".join(_summary_lines(facts, model.name)), options.as_json)
@@ -88,20 +38,13 @@ def export_command(options: ExportOptions) -> None:
 def _reduce(model: BaseEstimator, options: ExportOptions) -> BaseEstimator:
     """A member of a blend, and a twin with fewer anchors."""
     if options.member is not None:
-        from twinned.export.members import select_member
-
         model = select_member(model, options.member)
-    if options.anchors is not None:
-        from twinned.export.thinning import thin
-
-        model = thin(model, options.anchors)
-    return model
+    return model if options.anchors is None else thin(model, options.anchors)
 
 
 def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
     """Write an ONNX file."""
     from twinned.export.onnx import DTYPES, runtime, to_onnx
-    from twinned.rows.validation import check_choice
 
     check_choice("--dtype", options.dtype, DTYPES)
     model, outputs = _reduce(loaded.model, options), re.findall(r"[^\s,]+", options.outputs)
@@ -110,13 +53,12 @@ def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts
     if dtype == "auto":
         dtype = "float64" if rounded or changes else "float32"
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
-    would = "would " if dtype == "float64" else ""
-    if rounded:
-        verb = f"{would}round{'' if would else 's'}"
-        print_message("note", f"float32 {verb} digits that matter: {', '.join(rounded)}.")
-    elif changes:
-        verb = f"{would}move{'' if would else 's'}"
-        print_message("note", f"float32 {verb} differences of rows across thresholds of trees.")
+    if rounded or changes:
+        verb, what = "move", "differences of rows across thresholds of trees"
+        if rounded:
+            verb, what = "round", f"digits that matter: {', '.join(rounded)}"
+        verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
+        print_message("note", f"float32 {verb} {what}.")
     difference = None
     if "mean" in outputs:
         try:

@@ -6,47 +6,28 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import typer
+import numpy as np
+import pandas as pd
+from sklearn import ensemble
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from twinned.app.cli import messages
 from twinned.app.cli.advise import leaderboard_lines
-from twinned.app.cli.options import (
-    AsJson,
-    KeyFile,
-    TrainingOptions,
-    advanced_option,
-    check_output_path,
-    output_option,
-    read_key,
-    seed_option,
-)
+from twinned.app.cli.options import MODELS, FitOptions, check_output_path, read_key
 from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
+from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.exceptions import UnknownCategoryWarning
+from twinned.rows.folds import Folds, encode_groups, row_folds
+from twinned.rows.formatting import aligned, format_number
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from sklearn.base import BaseEstimator
-
-    from twinned.rows.folds import Folds
-
-# The base estimator of each --model, as it is called in the output; auto has several members.
-MODELS = {
-    "auto": "blend",
-    "twin": "histogram gradient boosting",
-    "forest": "random forest",
-    "extra-trees": "extra trees",
-    "boost": "histogram gradient boosting",
-    "knn": "nearest neighbors",
-    "ridge": "ridge regression",
-    "neural": "neural networks",
-}
 MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural")
 # Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
 # pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
@@ -57,119 +38,21 @@ MIN_ROWS_FOR_CHECK = 10
 Facts = dict  # what is printed, by name
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitOptions(TrainingOptions):
-    """Options of `twinned fit`.
-
-    Parameters
-    ----------
-    output
-        File of the model, such as model.twin.
-    model
-        auto, the model that twinned advise recommends: a blend of twins, networks, trees, Gaussian
-        processes and ridge regression, or one of them; or twin, a twin of gradient boosting; or the
-        base estimator of another twin: forest, extra-trees, boost, knn, ridge, neural.
-    pairs
-        The training pairs: all, M random partners for each row, or auto, which bounds time and
-        memory (8 partners for knn).
-    anchors
-        The anchors of a prediction: all rows, or the K nearest. Distances are computed on the
-        columns as they are, so scale them first.
-    budget
-        With --model auto: about how long the fit may take. Members that would take too long are
-        fitted with less effort or skipped; from 30 minutes on, they have more effort. The default
-        is 5 minutes.
-    jobs
-        Number of threads; the default is all cores for --model auto, and 1 for twins.
-    seed
-        The same seed gives the same model, if the same members fit into the time.
-    check
-        Cross-validate a twin and its plain base estimator, which takes several times as long as
-        the fit. Prediction intervals need it. --model auto always does.
-    """
-
-    output: Annotated[Path, output_option()]
-    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
-    default_budget: ClassVar[str] = "5m"
-    pairs: Annotated[str, advanced_option("--pairs", metavar="auto|all|M")] = "auto"
-    anchors: Annotated[str, advanced_option("--anchors", metavar="all|K")] = "all"
-    jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
-    seed: Annotated[int, seed_option()] = 0
-    check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
-    key_file: KeyFile = None
-    as_json: AsJson = False
-
-    @property
-    def is_blend(self) -> bool:
-        return self.model == "auto"
-
-    @property
-    def n_anchors(self) -> int | None:
-        """The number of nearest anchors, None for all."""
-        return None if self.anchors == "all" else int(self.anchors)
-
-    def validate(self) -> None:
-        """Raise a ValueError for values that no table allows."""
-        if self.model not in MODELS:
-            raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
-        if self.budget and not self.is_blend:
-            raise ValueError("--budget needs --model auto.")
-        for option, value, words in (
-            ("--pairs", self.pairs, ("auto", "all")),
-            ("--anchors", self.anchors, ("all",)),
-        ):
-            if self.is_blend and value != words[0]:
-                twin = "use a twin, such as --model twin"
-                raise ValueError(f"{option} does not apply to --model auto; {twin}.")
-            if value not in words and not (value.isdecimal() and int(value) > 0):
-                choices = f"{', '.join(words)} or a positive whole number"
-                raise ValueError(f"{option} must be {choices}, not {value!r}.")
-        _ = self.seconds
-
-
 def fit_command(options: FitOptions) -> None:
-    """Fit a model to a table and save it.
-
-    The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas, thousands
-    separators, the sheet and the row with the names of the columns are detected and reported.
-    Columns of text become categorical features. Row counters, texts that differ in most rows and
-    dates are not used; a note names each and the option that uses it. A missing value is an empty
-    cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5 of a feature is read as half the
-    limit, and a further feature marks it. In the target, <5 and >100 are censored labels: values
-    that are only known to lie below or above a limit; <5 is at least 0 if all values are positive.
-    Rows without a value of the target or of any feature are not used.
-
-    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
-    folds and blended; the output has their errors and whether twins help. The model is the one that
-    twinned advise recommends within the same time; without its checks and report, there is a little
-    more time for the members. With another --model, a single twin is fitted and compared with its
-    plain base estimator.
-
-    For example:
-
-        twinned fit houses.csv --target price -o houses.twin
-
-        twinned fit houses.csv --target price --log-target --drop id -o houses.twin
-
-        twinned fit houses.csv --target price --budget 10m -o houses.twin
-
-        twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
-
-        twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
-    """
-    with messages.exit_on_bad_input(), messages.print_warnings():
+    """Fit a model to a table and save it."""
+    with messages.print_warnings():
         options.validate()
         key = read_key(options.key_file)
         path = check_output_path(options.output, [options.table])
         data = read_training_data(options)
         messages.print_notes(data.notes)
-        missing = _check_data(options, data)
+        _check_data(options, data)
         if not options.log_target:
             _note_logarithm(data)
         if options.is_blend:
             fitted, results = _fit_blend(options, data)
         else:
-            fitted, results = _fit(options, data, missing)
+            fitted, results = _fit(options, data)
 
         from twinned import save
         from twinned.fitted.target import split_target
@@ -189,12 +72,11 @@ def fit_command(options: FitOptions) -> None:
         "output": str(options.output),
         "bytes": path.stat().st_size,
     }
-    text = "" if options.as_json else "\n".join(_summary_lines(facts))
-    messages.print_result(facts, text, options.as_json)
+    messages.print_result(facts, "\n".join(_summary_lines(facts)), options.as_json)
 
 
-def _check_data(options: FitOptions, data: TrainingData) -> bool:
-    """Raise a ValueError for data that the model refuses; return whether values are missing."""
+def _check_data(options: FitOptions, data: TrainingData) -> None:
+    """Raise a ValueError for data that the model refuses."""
     n_known = len(data.X) - data.n_censored
     if options.n_anchors is not None and options.n_anchors > n_known:
         raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")
@@ -202,7 +84,6 @@ def _check_data(options: FitOptions, data: TrainingData) -> bool:
     if missing and options.model not in MODELS_ALLOWING_NAN:
         others = f"--model {options.model} takes none; {', '.join(MODELS_ALLOWING_NAN)} do"
         raise ValueError(f"{missing} has no value, and {others}.")
-    return missing is not None
 
 
 def _note_logarithm(data: TrainingData) -> None:
@@ -224,7 +105,6 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
     from twinned import AutoTwinRegressor
     from twinned.app.report.collect import leaderboard_content
     from twinned.diagnostics.blend_checks import DiagnosedRows
-    from twinned.diagnostics.errors import comparison_table
     from twinned.diagnostics.recommendation import choose_model
     from twinned.fitted.target import TargetTransform
 
@@ -277,11 +157,6 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
 
 
 def _base_estimator(model: str) -> BaseEstimator | None:
-    from sklearn import ensemble
-    from sklearn.linear_model import Ridge
-    from sklearn.neighbors import KNeighborsRegressor
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     estimators = {
         "forest": ensemble.RandomForestRegressor(100, min_samples_leaf=2),
@@ -298,10 +173,6 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 
     The settings are those of the twin; categories are one-hot encoded.
     """
-    from sklearn.compose import make_column_transformer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder
-
     from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.target import TargetTransform
 
@@ -325,18 +196,13 @@ def _fit_rows(
     model.fit(data.X.iloc[rows], y, **arguments)
 
 
-def _fit(
-    options: FitOptions, data: TrainingData, missing_values: bool
-) -> tuple[BaseEstimator, Facts]:
+def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the fitted twin, and the seconds of its fit and the errors of its cross-validation."""
-    import numpy as np
-
     from twinned.fitted.target import split_target
-    from twinned.rows.folds import encode_groups, row_folds
 
     known = np.flatnonzero(data.is_known)
     codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
-    make = partial(make_twin, options, missing_values=missing_values)
+    make = partial(make_twin, options, missing_values=bool(data.X.isna().any(axis=None)))
     twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
     if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
@@ -374,9 +240,6 @@ def _cross_validate(
         `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator; and
         `summary`, where the twin is no better than the mean.
     """
-    import numpy as np
-
-    from twinned.diagnostics.errors import predict_mean, rmse
     from twinned.diagnostics.recommendation import describe_estimator, describe_failure
     from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
@@ -440,8 +303,6 @@ def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: a twin and its cross-validation."""
-    from twinned.rows.formatting import aligned, format_number
-
     nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
     pairs = f"{messages.counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
     anchors = f"{facts['anchors']:,} {nearest}anchors"

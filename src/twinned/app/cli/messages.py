@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -146,15 +147,20 @@ def table_lines(table: Table) -> list[str]:
 
 
 @contextmanager
-def progress_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """Show a bar of `total` steps, or a spinner; yield a function that begins the next step."""
+def progress_bar(
+    total: int | None = None, otherwise: Callable[[str], None] = lambda step: None
+) -> Iterator[Callable[[str], None]]:
+    """Show a bar of `total` steps, or a spinner; yield a function that begins the next step.
+
+    Without a terminal, that is the function `otherwise`.
+    """
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:
         # not `Progress(disable=True)`, which prints an empty line before rich 14.3
-        yield lambda step: None
+        yield otherwise
         return
     spinner = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     columns = spinner if total is None else Progress.get_default_columns()
@@ -169,11 +175,5 @@ def progress_lines() -> Iterator[Callable[[str], None]]:
 
     Yields a function that begins the next step.
     """
-    from rich.console import Console
-
-    with redirect_stdout(sys.stderr):
-        if Console(stderr=True).is_terminal:
-            with progress_bar() as begin_step:
-                yield begin_step
-        else:
-            yield lambda step: print(step, flush=True)
+    with redirect_stdout(sys.stderr), progress_bar(None, partial(print, flush=True)) as begin_step:
+        yield begin_step

@@ -1,7 +1,8 @@
-"""Arguments and options shared by several commands, and checks of their values.
+"""Arguments and options of the commands, their help, and checks of their values.
 
 The options of a command are the fields of a dataclass: `Annotated` types as `typer` takes them, and
-defaults. Their help texts are the parameters in its docstring.
+defaults. Its docstring is the help of the command, and has the help texts of the options as
+parameters.
 """
 
 import inspect
@@ -11,14 +12,28 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, ClassVar, get_type_hints
 
 import typer
 
+from twinned.app.cli.messages import exit_on_bad_input
 from twinned.app.tables.table import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
+KINDS = ("categorical", "numeric", "date")  # of a column, each an option
+# The base estimator of each --model, as it is called in the output; auto has several members.
+MODELS = {
+    "auto": "blend",
+    "twin": "histogram gradient boosting",
+    "forest": "random forest",
+    "extra-trees": "extra trees",
+    "boost": "histogram gradient boosting",
+    "knn": "nearest neighbors",
+    "ridge": "ridge regression",
+    "neural": "neural networks",
+}
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
 column_option = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
@@ -41,33 +56,36 @@ KeyFile = Annotated[
 AsJson = Annotated[bool, json_option(help="Print JSON.")]
 
 
-def make_command(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a function for `typer` whose parameters are the fields of a dataclass.
+def make_command(options: type) -> Callable[..., None]:
+    """Return the function of a command for `typer`, whose parameters are the fields of `options`.
 
-    It is the type of the parameter `options` of `run`. A field without a help text has that of its
-    name in the docstring of the class or a parent.
+    `FitOptions` are those of `twinned fit`, which calls `fit_command` in the module `fit`: it is
+    imported then, and its errors are reported as bad input. The help of the command is the
+    docstring of the class. A field without a help text has that of its name in the docstring of the
+    class or a parent.
     """
-    options = get_type_hints(run)["options"]
+    name = options.__name__.removesuffix("Options").lower()
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
-        documented = inspect.getdoc(parent) or ""
-        matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", documented, re.MULTILINE)
-        helps |= {name: " ".join(text.split()) for name, text in matches}
-    parameters = []
+        description, _, parameters = (inspect.getdoc(parent) or "").partition("\nParameters\n---")
+        matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", parameters, re.MULTILINE)
+        helps |= {field: " ".join(text.split()) for field, text in matches}
+    signature = []
     for field in fields(options):
         info = copy(hints[field.name].__metadata__[0])
         info.help = info.help or helps[field.name]
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         annotation = Annotated[hints[field.name].__origin__, info]  # type: ignore[valid-type]
         parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        parameters.append(parameter.replace(annotation=annotation))
+        signature.append(parameter.replace(annotation=annotation))
 
     def command(**values: object) -> None:
-        run(options(**values))
+        with exit_on_bad_input():
+            vars(import_module(f"twinned.app.cli.{name}"))[f"{name}_command"](options(**values))
 
-    command.__doc__ = run.__doc__
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__name__, command.__doc__ = name, description
+    command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     return command
 
 
@@ -167,17 +185,10 @@ class TrainingOptions(TableOptions):
         """The largest effort of the members of a blend; short budgets allow less."""
         return "thorough" if self.seconds >= _LONG_BUDGET else "balanced"
 
-    @property
-    def kinds(self) -> dict[str, list[str]]:
-        """The columns whose kind is given."""
-        kinds = {"categorical": self.categorical, "numeric": self.numeric, "date": self.date}
-        return {kind: names or [] for kind, names in kinds.items()}
-
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        single = {"group": self.group, "label": self.label}
-        others = {option: [name] for option, name in single.items() if name is not None}
-        return others | {"drop": self.drop or []} | self.kinds
+        given = {option: vars(self)[option] or [] for option in ("group", "label", "drop", *KINDS)}
+        return {name: [each] if isinstance(each, str) else each for name, each in given.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +223,383 @@ class SavedModelOptions(TableOptions):
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
         given = (self.model, self.table, *inputs)
         return check_output_path(self.output, [path for path in given if path is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result besides the prediction: options of `twinned predict`.
+
+    Parameters
+    ----------
+    std
+        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
+        blend, which is. After --log-target it is that of the target by the delta method: the
+        prediction times the standard deviation of the logarithm.
+    interval
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
+        model must have been cross-validated when it was fitted.
+    applicability
+        Add the column applicability: whether the row is inside, at the edge or outside of the
+        known rows. Outside, the prediction is an extrapolation. A row with a category that no
+        known row has is outside.
+    bounds
+        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
+        0 inf: predictions and intervals are cut there.
+    keep
+        A column of the table to copy, such as an identifier. May be repeated.
+    """
+
+    std: Annotated[bool, flag_option("--std")] = False
+    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    applicability: Annotated[bool, flag_option("--applicability")] = False
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
+    ] = None
+    keep: Annotated[list[str] | None, column_option("--keep")] = None
+
+    def validate(self) -> None:
+        """Raise a ValueError for an interval or bounds that are impossible."""
+        if self.interval is not None and not 0 < self.interval < 1:
+            given = f"{self.interval:g}"
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            low, high = self.bounds
+            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def copied(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(TrainingOptions):
+    """Recommend a model for a table, and state whether twinning helps.
+
+    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
+    folds, as many as fit into the budget. The recommended model is the best that was found: a blend
+    of several of them, or a single one. All errors are errors of held-out rows.
+
+    For example:
+
+        twinned advise houses.csv --target price --report advice.html
+
+        twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
+
+        twinned advise houses.csv --target price --test offers.csv
+
+        twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
+
+    Parameters
+    ----------
+    report
+        The HTML report to write: advice.html.
+    output
+        The recommended model to write: model.twin.
+    test
+        A table of rows to predict later: a finding reports how many lie outside of the training
+        rows.
+    budget
+        About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
+        Models that would take longer are fitted with less effort or skipped, as are checks; from
+        30 minutes on, models have more effort. The default is 60 seconds.
+    seed
+        The same seed gives the same advice, if the same checks fit into the time.
+    as_json
+        Print the report as JSON.
+    """
+
+    report: Annotated[Path | None, typer.Option("--report", "-r")] = None
+    output: Annotated[Path | None, output_option()] = None
+    test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
+    seed: Annotated[int, seed_option()] = 0
+    as_json: Annotated[bool, json_option()] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(TrainingOptions):
+    """Fit a model to a table and save it.
+
+    The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas, thousands
+    separators, the sheet and the row with the names of the columns are detected and reported.
+    Columns of text become categorical features. Row counters, texts that differ in most rows and
+    dates are not used; a note names each and the option that uses it. A missing value is an empty
+    cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5 of a feature is read as half the
+    limit, and a further feature marks it. In the target, <5 and >100 are censored labels: values
+    that are only known to lie below or above a limit; <5 is at least 0 if all values are positive.
+    Rows without a value of the target or of any feature are not used.
+
+    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
+    folds and blended; the output has their errors and whether twins help. The model is the one that
+    twinned advise recommends within the same time; without its checks and report, there is a little
+    more time for the members. With another --model, a single twin is fitted and compared with its
+    plain base estimator.
+
+    For example:
+
+        twinned fit houses.csv --target price -o houses.twin
+
+        twinned fit houses.csv --target price --log-target --drop id -o houses.twin
+
+        twinned fit houses.csv --target price --budget 10m -o houses.twin
+
+        twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
+
+        twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
+
+    Parameters
+    ----------
+    output
+        File of the model, such as model.twin.
+    model
+        auto, the model that twinned advise recommends: a blend of twins, networks, trees, Gaussian
+        processes and ridge regression, or one of them; or twin, a twin of gradient boosting; or the
+        base estimator of another twin: forest, extra-trees, boost, knn, ridge, neural.
+    pairs
+        The training pairs: all, M random partners for each row, or auto, which bounds time and
+        memory (8 partners for knn).
+    anchors
+        The anchors of a prediction: all rows, or the K nearest. Distances are computed on the
+        columns as they are, so scale them first.
+    budget
+        With --model auto: about how long the fit may take. Members that would take too long are
+        fitted with less effort or skipped; from 30 minutes on, they have more effort. The default
+        is 5 minutes.
+    jobs
+        Number of threads; the default is all cores for --model auto, and 1 for twins.
+    seed
+        The same seed gives the same model, if the same members fit into the time.
+    check
+        Cross-validate a twin and its plain base estimator, which takes several times as long as
+        the fit. Prediction intervals need it. --model auto always does.
+    """
+
+    output: Annotated[Path, output_option()]
+    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
+    default_budget: ClassVar[str] = "5m"
+    pairs: Annotated[str, advanced_option("--pairs", metavar="auto|all|M")] = "auto"
+    anchors: Annotated[str, advanced_option("--anchors", metavar="all|K")] = "all"
+    jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
+    seed: Annotated[int, seed_option()] = 0
+    check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
+    key_file: KeyFile = None
+    as_json: AsJson = False
+
+    @property
+    def is_blend(self) -> bool:
+        return self.model == "auto"
+
+    @property
+    def n_anchors(self) -> int | None:
+        """The number of nearest anchors, None for all."""
+        return None if self.anchors == "all" else int(self.anchors)
+
+    def validate(self) -> None:
+        """Raise a ValueError for values that no table allows."""
+        if self.model not in MODELS:
+            raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
+        if self.budget and not self.is_blend:
+            raise ValueError("--budget needs --model auto.")
+        for option, value, words in (
+            ("--pairs", self.pairs, ("auto", "all")),
+            ("--anchors", self.anchors, ("all",)),
+        ):
+            if self.is_blend and value != words[0]:
+                twin = "use a twin, such as --model twin"
+                raise ValueError(f"{option} does not apply to --model auto; {twin}.")
+            if value not in words and not (value.isdecimal() and int(value) > 0):
+                choices = f"{', '.join(words)} or a positive whole number"
+                raise ValueError(f"{option} must be {choices}, not {value!r}.")
+        _ = self.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ResultColumns, SavedModelOptions):
+    """Predict the rows of a table with a saved model.
+
+    The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
+    need not be that of the training table. The columns of the table may be in any order; those that
+    are not features of the model are ignored. The result has the columns of --keep, the column
+    prediction, and std, low, high and applicability if requested; its rows are in the order of the
+    table.
+
+    For example:
+
+        twinned predict houses.twin new.csv --std -o prices.csv
+
+        twinned predict houses.twin new.csv --interval 0.9 --keep address
+
+        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.xlsx
+
+    A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
+    all cores or on a cluster; -o is a folder with one file for each partition. A command that was
+    interrupted continues where it was when it is started again:
+
+        twinned predict houses.twin 'data/*.parquet' -o prices
+
+        twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
+        quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.
+    output
+        File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
+    scheduler
+        Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
+        twinned and the same paths of files. By default, processes of this computer.
+    workers
+        Number of processes for many files; the number of cores by default.
+    as_json
+        Print JSON; with -o, without the predictions.
+    """
+
+    scheduler: Annotated[str | None, advanced_option("--scheduler", metavar="ADDRESS")] = None
+    workers: Annotated[int | None, advanced_option("--workers", min=1)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(SavedModelOptions):
+    """Explain predictions by comparable known cases.
+
+    For each row of the table, the known cases that are most like it are shown in a grid, one in
+    each column: its known value, what each feature adds because it differs from this row, their
+    sum, the adjusted value, and its weight. The last column has the means of all other cases. The
+    weighted mean of the adjusted values is the prediction; after --log-target, it is the geometric
+    mean. Below the grid is that of the cases shown alone. A row at the edge of the known rows or
+    outside of them is marked, as by twinned predict --applicability.
+
+    For example:
+
+        twinned explain yield.twin candidates.csv --rows 4
+
+        twinned explain yield.twin candidates.csv --label sample --rows A12,A15 -k 3
+
+        twinned explain yield.twin next.xlsx -o explained.xlsx
+
+    Parameters
+    ----------
+    rows
+        The rows to explain: lines of a CSV file or rows of an Excel file, such as 4 or 4,7-9 (the
+        names of the columns are in the first), or names in the column of --label. May be repeated.
+        All rows by default, of which the first ten are printed.
+    k
+        Number of known cases for each row.
+    label
+        A column of the table with the names of its rows. Known cases have the names that --label
+        of twinned fit gave them.
+    output
+        File to write instead: a .csv or .xlsx table with one row for each known case and one for
+        all other cases, or .json.
+    """
+
+    rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
+    k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
+    label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(SavedModelOptions):
+    """Select the rows of a table to measure next, with a saved model.
+
+    The result has the selected rows with all columns of the table, the most useful first, and the
+    columns row (the line of a CSV file, or the row of an Excel or Parquet file), prediction, std,
+    which is calibrated where the model is, and probability_better: that a measurement of the row is
+    better than the best known value. After --log-target, the improvement is that of the logarithm.
+
+    For example:
+
+        twinned query yield.twin candidates.csv -n 8 -o next.csv
+
+        twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the candidates: rows with the features of the
+        model.
+    n
+        Number of rows to select, which are measured together.
+    strategy
+        improvement (expected improvement on the best known value) or thompson, to find the best
+        row; uncertainty, inconsistency, change or difference, to learn the target everywhere.
+    minimize
+        The smallest value is the best.
+    best
+        The value to improve on. Without it, the best known value; limits such as <0.5 are not
+        known values.
+    pending
+        A file of rows that are being measured, such as an earlier result: none of them is
+        selected, nor rows like them.
+    output
+        File of the selected rows, .csv or .xlsx; printed without it.
+    seed
+        Seed of the joint samples.
+    """
+
+    n: Annotated[int, typer.Option("-n")] = 1
+    strategy: Annotated[str, typer.Option("--strategy", metavar="NAME")] = "improvement"
+    minimize: Annotated[bool, flag_option("--minimize")] = False
+    best: Annotated[float | None, typer.Option("--best", metavar="VALUE")] = None
+    pending: Annotated[Path | None, typer.Option("--pending", metavar="FILE")] = None
+    seed: Annotated[int, seed_option()] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Export a saved model to a file that runs without Python.
+
+    Prints the size of the file, the type of the numeric inputs of an ONNX file, and the largest
+    difference of its predictions to those of the model, on the stored anchors (of an ONNX file,
+    where onnxruntime is installed).
+
+    For example:
+
+        twinned export houses.twin -o houses.onnx
+
+        twinned export houses.twin -o houses.onnx --outputs mean --confidence 0.9
+
+        twinned export houses.twin -o houses.h --anchors 32
+
+        twinned export blend.twin -o blend.h --member tree_twin
+
+    Parameters
+    ----------
+    output
+        File to write; its suffix sets the format: .onnx or .h (C).
+    outputs
+        Outputs of the exported model.
+    confidence
+        Also export the ends, lower and upper, of prediction intervals with this confidence, such
+        as 0.9. The model must have been cross-validated when it was fitted.
+    anchors
+        Number of anchors to store, chosen so that they predict as all do.
+    member
+        Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
+    dtype
+        ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless that would
+        change predictions.
+    """
+
+    model: SavedModel
+    output: Annotated[Path, output_option()]
+    outputs: Annotated[str, typer.Option("--outputs", metavar="NAMES")] = "mean,std"
+    confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
+    anchors: Annotated[int | None, typer.Option("--anchors", metavar="N", min=1)] = None
+    member: Annotated[str | None, typer.Option("--member", metavar="NAME")] = None
+    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE")] = "auto"
+    key_file: KeyFile = None
+    as_json: AsJson = False
+
+
+COMMANDS = AdviseOptions, FitOptions, PredictOptions, ExplainOptions, QueryOptions, ExportOptions
+
+
+# --- checks of values ---------------------------------------------------------------------------
 
 
 def read_key(path: Path | None) -> bytes | None:

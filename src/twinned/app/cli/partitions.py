@@ -13,27 +13,29 @@ import gc
 import hashlib
 import json
 import logging
+import os
 import pickle
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.cli.prediction import Columns, LoadedTwin, ResultColumns, plain_values, to_csv
+import numpy as np
+
+from twinned.app.cli.options import PredictOptions, ResultColumns
+from twinned.app.cli.prediction import Columns, LoadedTwin, plain_values
 from twinned.app.tables import reader
 from twinned.app.tables.numbers import NumberFormat
-from twinned.app.tables.table import ReadOptions, Table, join_names
+from twinned.app.tables.table import ReadOptions, Table, join_names, to_csv
 from twinned.exceptions import require_extra
 from twinned.persistence.archive import write_atomically
 
 if TYPE_CHECKING:
     from distributed import Client, Future
     from pyarrow import DataType
-
-    from twinned.app.cli.predict import PredictOptions
 
 TEXT, PARQUET = "csv", "parquet"
 MANIFEST = "_predictions.json"
@@ -63,9 +65,9 @@ class Partition:
     header: bytes = b""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Plan:
-    """Partitions of files of one kind, the columns of the result, and how text files are read.
+    """Partitions of files of one kind, the wanted columns of the result, and how text is read.
 
     `folder` is that of the results.
     `formats` are the notations of numbers by column, detected in the first partition. `ignored` are
@@ -75,11 +77,10 @@ class Plan:
     kind: str
     files: list[Path]
     folder: Path
-    partitions: list[Partition]
-    wanted: ResultColumns
-    digits: int  # of numbers in text files
+    wanted: PredictOptions
     reading: ReadOptions
-    ignored: list[str]
+    partitions: list[Partition] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     detected: list[str] = field(default_factory=list)
 
@@ -111,28 +112,24 @@ def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictO
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
     if options.header_row is not None:
         raise ValueError("--header-row does not apply to several files, which begin with names.")
-    given = {each.name: vars(options)[each.name] for each in fields(ResultColumns)}
-    wanted = ResultColumns(**given)
-    plan = Plan(kind, files, folder.resolve(), [], wanted, options.digits, options.reading, [])
+    plan = Plan(kind, files, folder.resolve(), options, options.reading)
     outputs = dict(zip(files, _output_stems(files), strict=True))
-    return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, loaded)
+    (_add_parquet if kind == PARQUET else _add_text)(plan, outputs, loaded)
+    return plan
 
 
 def _file_kind(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PAR1":
+    start = reader.first_bytes(path)
+    if start.startswith(b"PAR1"):
         return PARQUET
-    if start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF") or start.startswith(b"\x1f\x8b"):
+    if start.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF", b"\x1f\x8b")):
         raise ValueError(f"{path} is neither a CSV nor a Parquet file, of which partitions are.")
     return TEXT
 
 
 def _output_stems(files: list[Path]) -> list[str]:
     """Names of the outputs without number and suffix: those of the files in their folders."""
-    common = files[0].parent
-    while any(common not in path.parents for path in files):
-        common = common.parent
+    common = os.path.commonpath([path.parent for path in files])
     stems = ["_".join(path.relative_to(common).with_suffix("").parts) for path in files]
     if repeated := [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1]:
         raise ValueError(f"several files would have the output {join_names(repeated)}; rename one.")
@@ -145,15 +142,14 @@ def _used_columns(table: Table, loaded: LoadedTwin, wanted: ResultColumns) -> li
     return list(dict.fromkeys([*sources, *wanted.copied]))
 
 
-def _plan_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan:
-    partitions: list[Partition] = []
+def _add_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> None:
+    """Add the partitions of Parquet files to a plan."""
     types: dict[str, tuple[DataType, Path]] = {}  # of each column, and the first file of it
-    ignored: list[str] = []
     for path, output in outputs.items():
         with reader.open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
         used = _used_columns(reader.header_table(path, schema.names), loaded, plan.wanted)
-        ignored = ignored or [name for name in schema.names if name not in used]
+        plan.ignored = plan.ignored or [name for name in schema.names if name not in used]
         for name in used:
             kind = schema.field(name).type
             if not metadata.num_rows or str(kind) == "null":  # no values
@@ -163,50 +159,42 @@ def _plan_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> P
                 other = f"but {expected} in {first}; write the same types"
                 raise ValueError(f"{path}, column {name!r} is of type {kind}, {other}.")
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        partitions += _group_rows(path, output, sizes)
-    return replace(plan, partitions=partitions, ignored=ignored)
+        plan.partitions += _group_rows(path, output, sizes)
 
 
 def _group_rows(path: Path, output: str, sizes: list[int]) -> Iterator[Partition]:
     """Yield partitions of consecutive row groups; a file without rows has one of none."""
-    groups: list[int] = []
-    first_row = n_rows = number = 0
+    parts: list[list[int]] = [[]]
     for i, size in enumerate(sizes):
-        if groups and n_rows + size > ROWS_PER_PARTITION:
-            yield Partition(path, f"{output}-{number:05}.parquet", first_row, tuple(groups))
-            groups, first_row, n_rows, number = [], first_row + n_rows, 0, number + 1
-        groups.append(i)
-        n_rows += size
-    if groups or not sizes:
+        if parts[-1] and sum(sizes[j] for j in parts[-1]) + size > ROWS_PER_PARTITION:
+            parts.append([])
+        parts[-1].append(i)
+    for number, groups in enumerate(parts):
+        first_row = sum(sizes[: groups[0]]) if groups else 0
         yield Partition(path, f"{output}-{number:05}.parquet", first_row, tuple(groups))
 
 
-def _plan_text(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan:
-    partitions: list[Partition] = []
+def _add_text(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> None:
+    """Add the partitions of text files to a plan, and how the first of them is read."""
     first: Table | None = None
     for path, output in outputs.items():
         parts = list(split_text(path, output))
-        partitions += parts
+        plan.partitions += parts
         data = read_bytes(parts[0])
         if not _has_rows(data):
             continue
         if first is None:
             first = reader.table_from_text(path, data, plan.reading)
             used = _used_columns(first, loaded, plan.wanted)
+            plan.ignored = [name for name in first.names if name not in used]
+            plan.reading, plan.detected = first.reading, first.detected
+            plan.formats = dict(zip(first.names, first.formats, strict=True))
         else:
             end = _last_record_end(data[:_HEAD_BYTES]) if len(data) > _HEAD_BYTES else 0
-            table = reader.table_from_text(path, data[: end or None], first.reading)
+            table = reader.table_from_text(path, data[: end or None], plan.reading)
             _used_columns(table, loaded, plan.wanted)
     if first is None:
         raise ValueError(f"{plan.files[0]} has no rows, and neither has another file.")
-    return replace(
-        plan,
-        partitions=partitions,
-        reading=first.reading,
-        ignored=[name for name in first.names if name not in used],
-        formats=dict(zip(first.names, first.formats, strict=True)),
-        detected=first.detected,
-    )
 
 
 def read_bytes(partition: Partition) -> bytes:
@@ -273,9 +261,10 @@ def prepare_output(model: Path, plan: Plan) -> list[Partition]:
         raise ValueError(f"-o {folder} holds the input; give another folder.")
     folder.mkdir(exist_ok=True)
     states = {str(path): path.stat() for path in plan.files}
+    names = [*(each.name for each in fields(ResultColumns)), "digits"]
     manifest = {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
-        "columns": json.loads(json.dumps(asdict(plan.wanted) | {"digits": plan.digits})),
+        "columns": json.loads(json.dumps({name: vars(plan.wanted)[name] for name in names})),
         "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
     }
     path = folder / MANIFEST
@@ -346,11 +335,10 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
         copied = {name: table.column(name) for name in wanted.copied}
     else:
         columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
-    return columns, notes, to_csv({**copied, **plain_values(columns)}, plan.digits)
+    return columns, notes, to_csv({**copied, **plain_values(columns)}, wanted.digits)
 
 
 def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
-    import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -372,8 +360,7 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
             notes += batch_notes
             row += batch.num_rows
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    copies = pa.concat_tables(copied)
-    result = {name: copies.column(name) for name in keep}
+    result = dict(zip(keep, pa.concat_tables(copied).columns, strict=True))
     for name, values in columns.items():
         result[name] = pa.array(values, pa.string() if values.dtype.kind == "O" else None)
     stream = pa.BufferOutputStream()

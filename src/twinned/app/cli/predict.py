@@ -2,70 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SavedModelOptions, advanced_option
+from twinned.app.cli import messages, partitions, prediction
+from twinned.app.cli.options import PredictOptions, ResultColumns
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import join_names
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictOptions(prediction.ResultColumns, SavedModelOptions):
-    """Options of `twinned predict`.
-
-    Parameters
-    ----------
-    table
-        A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
-        quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.
-    output
-        File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
-    scheduler
-        Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
-        twinned and the same paths of files. By default, processes of this computer.
-    workers
-        Number of processes for many files; the number of cores by default.
-    as_json
-        Print JSON; with -o, without the predictions.
-    """
-
-    scheduler: Annotated[str | None, advanced_option("--scheduler", metavar="ADDRESS")] = None
-    workers: Annotated[int | None, advanced_option("--workers", min=1)] = None
+from twinned.fitted.known_values import TargetRange
 
 
 def predict_command(options: PredictOptions) -> None:
-    """Predict the rows of a table with a saved model.
-
-    The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
-    need not be that of the training table. The columns of the table may be in any order; those that
-    are not features of the model are ignored. The result has the columns of --keep, the column
-    prediction, and std, low, high and applicability if requested; its rows are in the order of the
-    table.
-
-    For example:
-
-        twinned predict houses.twin new.csv --std -o prices.csv
-
-        twinned predict houses.twin new.csv --interval 0.9 --keep address
-
-        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.xlsx
-
-    A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
-    all cores or on a cluster; -o is a folder with one file for each partition. A command that was
-    interrupted continues where it was when it is started again:
-
-        twinned predict houses.twin 'data/*.parquet' -o prices
-
-        twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
-    """
-    with messages.exit_on_bad_input():
-        options.validate()
-        if is_pattern(options.table) or options.scheduler or options.workers:
-            _predict_many(options)
-        else:
-            _predict_table(options)
+    """Predict the rows of a table with a saved model."""
+    options.validate()
+    if is_pattern(options.table) or options.scheduler or options.workers:
+        _predict_many(options)
+    else:
+        _predict_table(options)
 
 
 def _predict_table(options: PredictOptions) -> None:
@@ -91,8 +41,6 @@ def _predict_table(options: PredictOptions) -> None:
 
 def _predict_many(options: PredictOptions) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
-    from twinned.app.cli import partitions
-
     output = options.output
     with messages.print_warnings():
         loaded = prediction.load_twin(options.model, options.key_file)
@@ -128,8 +76,6 @@ def _predict_many(options: PredictOptions) -> None:
 
 def _note_range(loaded: prediction.LoadedTwin, columns: prediction.Columns) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
-    from twinned.fitted.known_values import TargetRange
-
     known_y = loaded.transform.invert(loaded.twin.anchors_y_)
     possible = TargetRange.of(loaded.target, known_y)
     beyond = possible.describe_beyond(columns["low"], columns["high"])
@@ -148,7 +94,7 @@ def _note_ignored(names: list[str]) -> None:
         messages.print_message("note", ignored)
 
 
-def _note_outside(n_outside: int, n_rows: int, wanted: prediction.ResultColumns) -> None:
+def _note_outside(n_outside: int, n_rows: int, wanted: ResultColumns) -> None:
     if n_outside:
         outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
         void = ", and the confidence of their intervals does not hold"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import math
 import re
@@ -11,73 +10,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
 import typer
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
+from twinned import load
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
-from twinned.app.cli.options import SavedModelOptions, column_option, flag_option, read_key
+from twinned.app.cli.options import ResultColumns, SavedModelOptions, read_key
 from twinned.app.tables import frames
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
-from twinned.app.tables.table import Table, join_names
+from twinned.app.tables.table import Table, join_names, to_csv
+from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ShiftWarning, require_extra
+from twinned.persistence.archive import write_atomically
+from twinned.rows.formatting import number_text
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from sklearn.base import BaseEstimator
-
     from twinned.fitted.target import TargetTransform
 
-Columns = dict[str, "np.ndarray"]  # of a result, by name
+Columns = dict[str, np.ndarray]  # of a result, by name
+Features = pd.DataFrame | np.ndarray  # of rows, as a model takes them
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultColumns:
-    """The columns of a result besides the prediction: options of `twinned predict`.
-
-    Parameters
-    ----------
-    std
-        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
-        blend, which is. After --log-target it is that of the target by the delta method: the
-        prediction times the standard deviation of the logarithm.
-    interval
-        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
-        model must have been cross-validated when it was fitted.
-    applicability
-        Add the column applicability: whether the row is inside, at the edge or outside of the
-        known rows. Outside, the prediction is an extrapolation. A row with a category that no
-        known row has is outside.
-    bounds
-        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
-        0 inf: predictions and intervals are cut there.
-    keep
-        A column of the table to copy, such as an identifier. May be repeated.
-    """
-
-    std: Annotated[bool, flag_option("--std")] = False
-    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
-    applicability: Annotated[bool, flag_option("--applicability")] = False
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
-    ] = None
-    keep: Annotated[list[str] | None, column_option("--keep")] = None
-
-    def validate(self) -> None:
-        """Raise a ValueError for an interval or bounds that are impossible."""
-        if self.interval is not None and not 0 < self.interval < 1:
-            given = f"{self.interval:g}"
-            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            low, high = self.bounds
-            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
-
-    @property
-    def copied(self) -> list[str]:
-        """The columns to copy."""
-        return self.keep or []
 
 
 # --- the model and its features ---------------------------------------------------------------
@@ -126,8 +83,6 @@ class LoadedTwin:
     @cached_property
     def allow_nan(self) -> bool:
         """Whether the model takes missing values."""
-        from sklearn.utils import get_tags
-
         return bool(get_tags(self.twin).input_tags.allow_nan)
 
     def require_single_target(self, command: str) -> None:
@@ -149,19 +104,14 @@ class LoadedTwin:
             raise ValueError(f"{fitted}, but {given}.")
         return table.names, table.names
 
-    def as_input(self, table: Table, X: pd.DataFrame) -> pd.DataFrame | np.ndarray:
-        """Return features as the model takes them; a ValueError for a missing value it does not."""
-        missing = None if self.allow_nan else frames.first_missing(table, X)
-        if missing:
-            raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
-        return X if self.names is not None else X.to_numpy()
-
-    def read(self, table: Table) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
-        """Return the features of the rows of a table, and notes."""
+    def read(self, table: Table) -> tuple[Features, list[str]]:
+        """Return the features of the rows of a table as the model takes them, and notes."""
         X, notes = frames.prediction_frame(table, self.select(table)[0], self.categories)
-        return self.as_input(table, X), notes
+        if not self.allow_nan and (missing := frames.first_missing(table, X)):
+            raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
+        return (X if self.names is not None else X.to_numpy()), notes
 
-    def predict_columns(self, X: pd.DataFrame | np.ndarray, wanted: ResultColumns) -> Columns:
+    def predict_columns(self, X: Features, wanted: ResultColumns) -> Columns:
         """Return the columns of the result, without those that are copied.
 
         A model of several outputs has one for each output.
@@ -182,15 +132,12 @@ class LoadedTwin:
             columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
         if wanted.applicability:
             columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
-        for name in wanted.copied:
-            if name in columns:
-                raise ValueError(f"--keep {name}: the result has a column of that name.")
+        if taken := [name for name in wanted.copied if name in columns]:
+            raise ValueError(f"--keep {taken[0]}: the result has a column of that name.")
         return columns
 
     def empty_columns(self, wanted: ResultColumns) -> Columns:
         """The columns of `predict_columns`, of no rows."""
-        import numpy as np
-
         empty = np.empty((0, *self.twin.anchors_y_.shape[1:]))
         columns = _name_outputs("prediction", empty)
         if wanted.std:
@@ -199,7 +146,7 @@ class LoadedTwin:
             columns |= {"low": empty, "high": empty}
         return columns | ({"applicability": empty.astype(object)} if wanted.applicability else {})
 
-    def _predict_interval(self, X: pd.DataFrame | np.ndarray, confidence: float) -> Columns:
+    def _predict_interval(self, X: Features, confidence: float) -> Columns:
         if self.twin.calibration_ is None:
             fit = "fit it with its check, without --no-check"
             raise ValueError(f"--interval: {self.path} has no stored calibration; {fit}.")
@@ -209,15 +156,11 @@ class LoadedTwin:
 
 def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
     """Load a saved twin; with a key file, the signature of the model is verified."""
-    from twinned import load
-
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     loaded = LoadedTwin(load(path, key=read_key(key_file)), path)
-    # imported after `load`, which reads the file while it imports scikit-learn
-    from twinned.estimators.base import BaseTwin
 
     if not isinstance(loaded.twin, BaseTwin):
         kind = type(loaded.model).__name__
@@ -233,7 +176,7 @@ def load_with_table(options: SavedModelOptions, command: str) -> tuple[LoadedTwi
     return loaded, read_table(options.table, options.reading, loaded.names or ())
 
 
-def read_features(loaded: LoadedTwin, table: Table) -> pd.DataFrame | np.ndarray:
+def read_features(loaded: LoadedTwin, table: Table) -> Features:
     """Read the features of a model from a table; print notes."""
     X, notes = loaded.read(table)
     print_notes((*reading_note(table), *notes))
@@ -254,8 +197,6 @@ def _name_outputs(name: str, values: np.ndarray) -> Columns:
 
 def write_table(path: Path, columns: Mapping[str, Sequence[object]], digits: int) -> None:
     """Write a CSV or Excel file, completely or not at all, numbers with that many digits."""
-    from twinned.persistence.archive import write_atomically
-
     to_bytes = _to_excel if _is_excel(path) else to_csv
     write_atomically(path, to_bytes(columns, digits))
 
@@ -285,8 +226,7 @@ def output_result(
     elif options.as_json:
         facts |= {"copied_columns": copied} if copied else {}
         for name, values in plain_values(columns).items():  # JSON has no infinite numbers
-            finite = (not isinstance(each, float) or math.isfinite(each) for each in values)
-            facts[name] = [x if ok else None for x, ok in zip(values, finite, strict=True)]
+            facts[name] = [None if x in (math.inf, -math.inf) or x != x else x for x in values]
         print_result(facts, "", as_json=True)
     else:
         content = to_csv({**copied, **plain_values(columns)}, options.digits)
@@ -308,30 +248,12 @@ def numbers_of_text(column: Sequence[str]) -> Sequence[object]:
     return [float(cell) if cell else None for cell in column]
 
 
-def to_csv(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
-    """Return the content of a CSV file.
-
-    >>> print(to_csv({"a": [1 / 3], "b": ["x, y"]}, digits=3).decode(), end="")
-    a,b
-    0.333,"x, y"
-    """
-    from twinned.rows.formatting import number_text
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([number_text(x, digits) if isinstance(x, float) else x for x in row])
-    return text.getvalue().encode()
-
-
 def _to_excel(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
     """Return a workbook of one sheet whose header stays visible."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or write CSV."):
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
         from openpyxl.styles import Font
-    from twinned.rows.formatting import number_text
 
     def to_cell(value: object) -> object:
         if isinstance(value, float):  # None for a number that Excel cannot hold

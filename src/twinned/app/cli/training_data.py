@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from twinned.app.cli.options import TrainingOptions
+import numpy as np
+import pandas as pd
+
+from twinned.app.cli.options import KINDS, TrainingOptions
 from twinned.app.tables import frames
-from twinned.app.tables.columns import Target, date_columns, target_column
+from twinned.app.tables.columns import date_columns, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
+from twinned.rows.folds import encode_groups
+from twinned.rows.training import TargetBounds
 
 # Words that begin a row below a table, in lower case.
 _SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "std", "mittelwert"}
@@ -70,7 +70,7 @@ class TrainingData:
     @property
     def row_names(self) -> list[str]:
         """Labels of the rows with the line or row of the file that holds each."""
-        both = zip(self.X.index, name_rows(self.table), strict=True)
+        both = zip(self.X.index, self.table.row_names(), strict=True)
         return [name if label == name else f"{label} ({name})" for label, name in both]
 
 
@@ -79,8 +79,6 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
 
     A ValueError names the option or the line of the file, a TableError all problems of the file.
     """
-    import pandas as pd
-
     all_rows = read_table(options.table, options.reading, [options.target])
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.target)
@@ -100,24 +98,13 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         groups = _read_groups(table, options.group)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
-    X = X.iloc[rows].set_axis(pd.Index(name_rows(table, options.label), dtype=object))
-    bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.is_limit.any() else {}
+    X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
+    y = np.where(target.censored, np.nan, target.lower)
+    bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.censored.any() else {}
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
     notes = [*reading_note(table), *dropped, *empty, *limits, *notes]
-    return TrainingData(table, X, target.y, groups, notes, bounds, len(all_rows) - len(table))
-
-
-def name_rows(table: Table, label: str | None = None) -> list[str]:
-    """Return the names of the rows in a column, or the lines or rows of the file.
-
-    A row without a name has that of its line as well.
-    """
-    names = [table.row_name(row) for row in range(len(table))]
-    if label is None:
-        return names
-    pairs = zip(names, table.column(label), strict=True)
-    return [name if is_missing(cell) else cell for name, cell in pairs]
+    return TrainingData(table, X, y, groups, notes, bounds, len(all_rows) - len(table))
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -137,7 +124,7 @@ def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
         table.require(names, f"--{option}")
         if options.target in names:
             raise ValueError(f"--{option} names {options.target!r}, which is the --target.")
-        for name in names if option in options.kinds else ():
+        for name in names if option in KINDS else ():
             other = kinds.setdefault(name, option)
             if other != option:
                 raise ValueError(f"--{other} and --{option} both name {name!r}.")
@@ -163,28 +150,25 @@ def _keep_rows(table: Table, rows: Sequence[int], reason: str) -> tuple[Table, l
     return (table.take(rows), [note]) if n_others else (table, [])
 
 
-def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[str]]:
-    """Return the target, and a note on its limits, if there are any."""
-    import numpy as np
-
+def _read_target(table: Table, options: TrainingOptions) -> tuple[TargetBounds, list[str]]:
+    """Return the bounds of the target, and a note on its limits, if there are any."""
     target, column = target_column(table, options.target), f"column {options.target!r}"
-    is_limit = target.is_limit
+    n_limits = int(target.censored.sum())
     if len(table) < 2:
         raise ValueError(f"{table.path} has fewer than two rows with values; a pair needs two.")
-    if (~is_limit).sum() < 2:
-        number = f"{(~is_limit).sum()} values that are not limits"
+    if len(table) - n_limits < 2:
+        number = f"{len(table) - n_limits} values that are not limits"
         raise ValueError(f"{table.path}, {column} has {number}; at least 2 are needed.")
-    if not is_limit.any() and target.y.min() == target.y.max():
-        same = f"{target.y[0]:g} in all rows"
+    if not n_limits and target.lower.min() == target.lower.max():
+        same = f"{target.lower[0]:g} in all rows"
         raise ValueError(f"{table.path}, {column} is {same}; there is nothing to predict.")
     if options.log_target:
-        limits = np.where(np.isfinite(target.upper), target.upper, target.lower)
         reason = "has no logarithm; --log-target takes positive values and limits only"
-        _refuse_cells(table, options.target, limits <= 0, reason)
+        _refuse_cells(table, options.target, target.limits() <= 0, reason)
     target, bound_note = _with_lower_bound(table, target, options)
-    if not is_limit.any():
+    if not n_limits:
         return target, []
-    number = f"{is_limit.sum()} of {len(table)} values are limits such as <5 or >100"
+    number = f"{n_limits} of {len(table)} values are limits such as <5 or >100"
     fitted = "they are fitted as censored labels, and errors are those of the others"
     return target, [f"{table.path}, {column}: {number}; {fitted}.{bound_note}"]
 
@@ -196,41 +180,34 @@ def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) ->
         raise ValueError(f"{table.location(row, name)}: {table.column(name)[row]} {reason}.")
 
 
-def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) -> tuple[Target, str]:
+def _with_lower_bound(
+    table: Table, target: TargetBounds, options: TrainingOptions
+) -> tuple[TargetBounds, str]:
     """Return the target with the lower bound of values such as <5, and a sentence on it.
 
     It is that of the option, or 0 if all values and limits are positive.
     """
-    below = target.lower == -math.inf
-    bound = options.lower_bound
-    lowest = min(target.y[~target.is_limit].min(), target.upper.min())
+    bound, reason = options.lower_bound, ""
     if bound is None:
-        if not below.any() or lowest <= 0:
-            return target, ""
-        reason = "as all values are positive; --lower-bound sets another, such as -inf"
-        return target.with_lower_bound(0.0), f" Those below a limit are at least 0, {reason}."
-    if math.isnan(bound) or bound == math.inf:
+        bound = 0.0 if target.upper.min() > 0 else -math.inf
+        reason = ", as all values are positive; --lower-bound sets another, such as -inf"
+    elif math.isnan(bound) or bound == math.inf:
         raise ValueError(f"--lower-bound must be a number or -inf, not {bound}.")
-    is_wrong = (target.y < bound) | (target.is_limit & (target.upper <= bound))
+    is_wrong = (target.upper < bound) | (target.censored & (target.upper <= bound))
     _refuse_cells(table, options.target, is_wrong, f"is below the --lower-bound {bound:g}")
-    if not below.any() or bound == -math.inf:
-        return target, ""
-    return target.with_lower_bound(bound), f" Those below a limit are at least {bound:g}."
+    below, _ = target.beyond
+    note = f" Those below a limit are at least {bound:g}{reason}."
+    bounded = TargetBounds(np.where(below, bound, target.lower), target.upper)
+    return bounded, note if below.any() and bound > -math.inf else ""
 
 
 def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
     """Return the names of the groups of rows; missing names and a single group are refused."""
     if group is None:
         return None
-    import numpy as np
-
-    from twinned.rows.folds import encode_groups
-
     column = table.column(group)
-    missing = next((row for row, cell in enumerate(column) if is_missing(cell)), None)
-    if missing is not None:
-        cell = table.location(missing, group)
-        raise ValueError(f"{cell} has no value, and it is the --group.")
+    if missing := [table.location(i, group) for i, cell in enumerate(column) if is_missing(cell)]:
+        raise ValueError(f"{missing[0]} has no value, and it is the --group.")
     labels = np.array(column, dtype=object)
     encode_groups(labels, len(table))
     return labels

@@ -73,7 +73,6 @@ def collect(
     names = feature_names(diagnosis.X)
     shown = _shown_rows(diagnosis, labels, row_numbers)
     twin = diagnosis.twin
-    weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
         "title": title,
         "target": target,
@@ -86,7 +85,7 @@ def collect(
         "seconds": round(diagnosis.seconds, 1),
         "conclusion": diagnosis.recommendation.conclusion,
         "summary": diagnosis.summary,
-        "recommended": {name: float(weight) for name, weight in weights},
+        "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
         "errors": dict(zip(ErrorSummary.__annotations__, diagnosis.errors, strict=True)),
         "error_summary": diagnosis.errors.describe(target),
         "findings": [_finding_content(finding) for finding in diagnosis.findings],
@@ -116,9 +115,9 @@ def _shown_rows(
     rows = np.arange(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows
     numbers = rows + 1 if row_numbers is None else np.array(row_numbers)[rows]
     names = [f"row {i}" for i in numbers] if labels is None else [labels[row] for row in rows]
-    values = diagnosis.out_of_fold[list(_PREDICTED_COLUMNS)].map(_short).to_numpy()
-    columns = dict(zip(_PREDICTED_COLUMNS.values(), values.T, strict=True))
-    return pd.DataFrame({"row": numbers, "name": names, **columns})
+    predicted = diagnosis.out_of_fold[list(_PREDICTED_COLUMNS)].rename(columns=_PREDICTED_COLUMNS)
+    rounded = predicted.map(lambda value: float(f"{value:.6g}"))
+    return pd.DataFrame({"row": numbers, "name": names, **rounded})
 
 
 def _finding_content(finding: Finding) -> Content:
@@ -301,8 +300,3 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.skipped:
         steps.append(f"Give more time (--budget) for: {', '.join(diagnosis.skipped)}.")
     return steps
-
-
-def _short(value: Any) -> float:
-    """Return a number rounded to six significant digits."""
-    return float(f"{float(value):.6g}")

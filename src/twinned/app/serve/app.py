@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import socket
+from contextlib import suppress
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
-import pandas as pd
 import uvicorn
 from sklearn.base import BaseEstimator
 from starlette.applications import Starlette
@@ -29,6 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from twinned._compat import has_request_in_progress
 from twinned._version import __version__
@@ -43,8 +43,7 @@ from twinned.app.serve.models import (
 from twinned.app.serve.service import MicroBatcher, PredictionService, in_thread
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, Table
-from twinned.rows.formatting import number_text
+from twinned.app.tables.table import ReadOptions, Table, to_csv
 
 READ_SECONDS = 10.0
 """Seconds in which a client must send the head of a request, and its body."""
@@ -123,20 +122,15 @@ class _Endpoints:
         text = await in_thread(self._to_csv, table, columns)
         all_rows = [row for rows in batches for row in rows]
         notes += await in_thread(self._schema.warnings, all_rows)
-        warnings = notes[:MAX_WARNINGS]
-        headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
+        headers = {WARNINGS_HEADER: json.dumps(notes[:MAX_WARNINGS])} if notes else None
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
-    def _to_csv(self, table: Table, columns: Json) -> str:
+    def _to_csv(self, table: Table, columns: Json) -> bytes:
         """Return the columns of a table and those of its predictions as CSV."""
         copied = copied_columns(table, self._schema.names, self._schema.categories)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
-        texts = {
-            name: [value if isinstance(value, str) else number_text(value) for value in values]
-            for name, values in columns.items()
-        }
-        return pd.DataFrame({**copied, **texts}).to_csv(index=False, lineterminator="\n")
+        return to_csv({**copied, **columns})
 
     async def _predict_columns(self, batches: list[ParsedRows], confidence: float | None) -> Json:
         """Return the columns of predictions of parsed rows, which are computed batch by batch.
@@ -220,13 +214,10 @@ def _parse_file(body: bytes, options: dict[str, Any]) -> Table:
 
 def _check_unpacked_size(body: bytes) -> None:
     """Reject a small Excel file of much content, as its reader would need too much memory."""
-    if not body.startswith(b"PK\x03\x04"):
-        return
-    try:
-        with ZipFile(io.BytesIO(body)) as parts:
-            size = sum(part.file_size for part in parts.infolist())
-    except Exception:  # a damaged file may raise anything; its reader reports it
-        return
+    size = 0
+    # another file is no zip file, and a damaged one may raise anything; their readers report it
+    with suppress(Exception), ZipFile(io.BytesIO(body)) as parts:
+        size = sum(part.file_size for part in parts.infolist())
     if size > _MAX_UNPACKED_BYTES:
         raise BadRequest(f"the unpacked table has {size / 1e6:,.0f} MB; send a smaller one.", 413)
 
@@ -236,34 +227,20 @@ def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:
 
     A port can be used again directly after the service that used it has stopped.
     """
-    listener = socket.socket()
-    if os.name == "posix":  # on Windows, the option would allow two services on one port
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
-        listener.listen()
+        return socket.create_server((host, port))
     except OSError as error:
-        listener.close()
         raise OSError(f"port {port} is taken; choose another with --port.") from error
-    return listener
 
 
 def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Server:
-    """The uvicorn server of an application, which closes connections that send no request."""
-    config = uvicorn.Config(app, log_level="warning")
-    config.load()
-    config.http_protocol_class = limit_read_time(config.http_protocol_class, read_seconds)
-    return uvicorn.Server(config)
-
-
-def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
-    """A subclass of uvicorn's HTTP protocol that closes connections with incomplete heads.
+    """The uvicorn server of an application, which closes connections with incomplete heads.
 
     uvicorn limits the time between two requests, but not that in which a client sends the head of
     one. The time of the body is limited by the application.
     """
 
-    class TimedProtocol(base):
+    class TimedProtocol(AutoHTTPProtocol):
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:
@@ -281,9 +258,9 @@ def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
         def _start_timer(self, transport: asyncio.Transport) -> None:
             if self._timer is None:  # of a connection that is closed by then, `abort` does nothing
                 loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(seconds, transport.abort)
+                self._timer = loop.call_later(read_seconds, transport.abort)
 
-    return TimedProtocol
+    return uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="warning"))
 
 
 def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:

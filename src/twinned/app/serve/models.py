@@ -289,13 +289,13 @@ class RequestSchema:
             X, notes = prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
-        batches = []
+        batches, row_names = [], table.row_names()
         for first in range(0, len(X), MAX_ROWS):
-            some = X.iloc[first : first + MAX_ROWS].astype(object)
+            batch = slice(first, first + MAX_ROWS)
+            some = X.iloc[batch].astype(object)
             rows = some.where(some.notna(), None).to_dict("records")
-            row_names = [table.row_name(row) for row in range(first, first + len(some))]
             content = {"rows": rows, "confidence": confidence}
-            parsed, level = self.parse_rows(content, row_names)
+            parsed, level = self.parse_rows(content, row_names[batch])
             batches.append(parsed)
         return batches, level, notes
 
@@ -347,25 +347,22 @@ def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str
             limits[source] = name
         elif part in PARTS and source not in columns:
             parts_of.setdefault(source, {})[part] = name
-    return [
-        InputDate(source, features)
-        for source, features in parts_of.items()
-        if _are_parts({part: columns[name] for part, name in features.items()})
-    ], limits
+    dates = [InputDate(date, own) for date, own in parts_of.items() if _are_parts(own, columns)]
+    return dates, limits
 
 
-def _are_parts(columns: dict[str, Floats]) -> bool:
-    """Return whether columns are the days and other parts of the same dates."""
-    if not {"days"} < columns.keys():
+def _are_parts(features: dict[str, str], columns: dict[str, Floats]) -> bool:
+    """Return whether the features of each part are the days and other parts of the same dates."""
+    if not {"days"} < features.keys():
         return False
-    days = columns["days"]
+    days = columns[features["days"]]
     present = ~np.isnan(days)
     if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
         return False
     dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
     return all(
-        np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
-        for part, values in columns.items()
+        np.allclose([PARTS[part](date) for date in dates], columns[name][present], atol=0.02)
+        for part, name in features.items()
     )
 
 

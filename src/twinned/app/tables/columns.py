@@ -8,7 +8,10 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from twinned.app.tables.numbers import (
     PLAIN,
@@ -18,11 +21,8 @@ from twinned.app.tables.numbers import (
     is_missing,
     split_limit,
 )
-from twinned.app.tables.table import Table, join_names, parse_number, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
+from twinned.app.tables.table import Table, join_names, quoted
+from twinned.rows.training import TargetBounds
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
 _DATE_LIKE = re.compile(
@@ -109,8 +109,6 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and numbers
     that are too large raise a ValueError that names the cell and, for text, ends with `hint`.
     """
-    import numpy as np
-
     column, numbers = table.column(name), table.numbers(name)
     sides = np.zeros(len(numbers))
     if None in numbers and is_boolean(column):
@@ -163,42 +161,16 @@ def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
     return reason
 
 
-class Target(NamedTuple):
-    """Target values (n_rows,), NaN where a cell is a limit, and the bounds of all values."""
-
-    y: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-
-    @property
-    def is_limit(self) -> np.ndarray:
-        """(n_rows,): whether a cell is a limit."""
-        return self.lower < self.upper
-
-    def with_lower_bound(self, bound: float) -> Target:
-        """The target with this lower bound of values below a limit."""
-        import numpy as np
-
-        return self._replace(lower=np.where(np.isneginf(self.lower), bound, self.lower))
-
-
-def target_column(table: Table, name: str) -> Target:
-    """Convert the target to float64; the table has no row without a value."""
-    import numpy as np
-
+def target_column(table: Table, name: str) -> TargetBounds:
+    """Convert the target to bounds of its values; the table has no row without a value."""
     hint = "; the target must be a number or a limit such as <5 in every row"
     contents = column_contents(table, name)
     if len(contents.texts) > 1 and not (contents.is_mostly_numeric or is_boolean(contents.texts)):
         texts = f"column {name!r} holds text such as {join_names(contents.texts[:2])}"
         raise ValueError(f"{table.path}, {texts}; the --target must be a column of numbers.")
     values, sides = numeric_column(table, name, hint)
-    column, number_format = table.column(name), table.number_format(name)
-    limits = values.copy()
-    for row in np.flatnonzero(sides):  # the value is half of it
-        limits[row] = number_format.parse(split_limit(column[row])[1])
-    lower = np.where(sides < 0, -np.inf, limits)
-    upper = np.where(sides > 0, np.inf, limits)
-    return Target(np.where(sides == 0, values, np.nan), lower, upper)
+    limits = np.where((sides < 0) & (values > 0), 2 * values, values)  # see `parse_limit`
+    return TargetBounds(np.where(sides < 0, -np.inf, limits), np.where(sides > 0, np.inf, limits))
 
 
 def is_categorical(table: Table, name: str) -> bool:
@@ -217,8 +189,6 @@ def is_categorical(table: Table, name: str) -> bool:
 
 def category_column(table: Table, name: str) -> pd.Categorical:
     """Convert a column to a pandas category, missing values to NaN."""
-    import pandas as pd
-
     return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
 
 
@@ -227,19 +197,15 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
 
     A model fitted in Python may have categories that are numbers.
     """
-    import pandas as pd
-
-    number_format = table.number_format(name)
     by_text = {str(category): category for category in categories}
-    numbers = (category for category in categories if isinstance(category, int | float))
-    by_number: dict[float | None, Any] = {float(number): number for number in numbers}
+    by_number = {number: number for number in categories if isinstance(number, int | float)}
 
-    def match(cell: str) -> Any:
+    def match(cell: str, number: float | None) -> Any:
         if is_missing(cell) and cell not in by_text:
             return None
-        return by_text.get(cell, by_number.get(parse_number(cell, number_format), cell))
+        return by_text.get(cell, by_number.get(number, cell))
 
-    return pd.Series([match(cell) for cell in table.column(name)], dtype=object)
+    return pd.Series(list(map(match, table.column(name), table.numbers(name))), dtype=object)
 
 
 # --- dates ------------------------------------------------------------------------------------
@@ -247,8 +213,6 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
 
 def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, np.ndarray]:
     """Convert a column of dates to float64 arrays of its `parts`, missing dates to NaN."""
-    import numpy as np
-
     column = table.column(name)
     distinct = distinct_values(column)
     try:
@@ -308,11 +272,12 @@ def _readings(cells: Sequence[str]) -> list[list[datetime]]:
 
 def _parse_all(cells: Sequence[str], notation: str | None) -> list[datetime] | None:
     """Return the dates in a notation of `strptime`, by default that of ISO 8601."""
+
+    def parse(cell: str) -> datetime:
+        return datetime.strptime(cell, notation) if notation else datetime.fromisoformat(cell)
+
     try:
-        if notation is None:
-            dates = [datetime.fromisoformat(cell) for cell in cells]
-        else:
-            dates = [datetime.strptime(cell, notation) for cell in cells]
+        dates = [parse(cell) for cell in cells]
     except ValueError:
         return None
     if any(date.year not in _YEARS for date in dates):

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from twinned.app.tables.columns import (
     PARTS,
@@ -23,10 +26,6 @@ from twinned.app.tables.columns import (
 )
 from twinned.app.tables.numbers import common_unit, distinct_values
 from twinned.app.tables.table import Problems, Table, join_names, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 LIMIT = "limit"
 _DERIVED = re.compile(rf"(.+) \(({'|'.join((LIMIT, *PARTS))})\)", re.DOTALL)
@@ -46,8 +45,6 @@ def training_frame(
     notes : list of str
         One for each column that is not used, and for limits.
     """
-    import pandas as pd
-
     features: dict[str, Any] = {}
     derived: dict[str, np.ndarray] = {}
     notes, limited, problems = [], [], Problems()
@@ -84,8 +81,6 @@ def prediction_frame(
     `categories` has the known categories of each feature, None for a numeric one. Also returns
     notes on limits.
     """
-    import pandas as pd
-
     features: dict[str, Any] = {}
     limited, problems = [], Problems()
     for name, known_categories in zip(names, categories, strict=True):
@@ -129,17 +124,18 @@ def copied_columns(
     features = zip(names, categories, strict=True)
     numeric = source_columns(table, [name for name, each in features if each is None])
     columns = dict(zip(table.names, table.columns, strict=True))
-    return columns | {name: table.plain_column(name) for name in numeric}
+    for name in numeric:
+        columns[name] = list(map(table.number_format(name).plain, columns[name]))
+    return columns
 
 
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
     """Return the location of the first missing value of features, None if there is none."""
-    missing = frame.isna().to_numpy()
-    if not missing.any():
+    rows, columns = frame.isna().to_numpy().nonzero()
+    if not len(rows):
         return None
-    row = int(missing.any(axis=1).argmax())
-    name = str(frame.columns[int(missing[row].argmax())])
-    return table.location(row, _source(table.names, name)[0])
+    source, _ = _source(table.names, str(frame.columns[columns[0]]))
+    return table.location(int(rows[0]), source)
 
 
 def derived_from(name: str) -> tuple[str, str | None]:
@@ -205,8 +201,6 @@ def recognize_role(table: Table, name: str) -> str | None:
 
 def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     """Return why a numeric column is not used as a feature, None for a feature."""
-    import numpy as np
-
     from twinned.diagnostics.data_checks import are_row_numbers
 
     is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None

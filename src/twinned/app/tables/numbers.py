@@ -173,28 +173,28 @@ def _classify(cell: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class _Notations:
-    """Notations of the cells of a column that may be numeric."""
+    """Notations of the numbers of a column, none of a column of text."""
 
-    kinds: frozenset[str]
-    thousands: frozenset[str]
-    sign: str
+    kinds: frozenset[str] = frozenset()
+    thousands: frozenset[str] = frozenset()
+    sign: str = ""
 
     @property
     def decimals(self) -> set[str]:
         return {sign for sign in ".," if f"decimal {sign}" in self.kinds}
 
 
-def _collect(cells: Sequence[str]) -> _Notations | None:
-    """Return the notations of a column, None where fewer than half of the cells are numbers."""
+def _collect(cells: Sequence[str]) -> _Notations:
+    """Return the notations of a column, none where fewer than half of the cells are numbers."""
     for sign, other in (".,", ",."):
         if other not in "".join(cells) and parse_all(cells, sign) is not None:
-            return _Notations(frozenset([_decimal_kind(cells, sign)]), frozenset(), "")
+            return _Notations(frozenset([_decimal_kind(cells, sign)]))
     numbers = [split_limit(cell)[1] for cell in cells]
     sign = next((s for s in _SIGNS if numbers and all(s in cell for cell in numbers)), "")
     stripped = [cell.replace(sign, "").strip() if sign else cell for cell in numbers]
     kinds = [kind for cell in stripped if (kind := _classify(cell)) is not None]
     if not kinds or 2 * len(kinds) < len(cells):
-        return None
+        return _Notations()
     thousands = frozenset(separator for _, separator in kinds if separator)
     return _Notations(frozenset(notation for notation, _ in kinds), thousands, sign)
 
@@ -229,23 +229,20 @@ def detect_formats(
         Whether 1.234 is a number with three decimals where no cell of the table shows the decimal
         sign. It is ambiguous otherwise, as in files that are separated by semicolons.
     """
-    collected = [
-        None if j in typed else _collect(distinct_values(cells)) for j, cells in enumerate(columns)
-    ]
+    cells_of = [[] if j in typed else distinct_values(cells) for j, cells in enumerate(columns)]
+    collected = [_collect(cells) for cells in cells_of]
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
-        signs = ["" if notations is None else notations.sign for notations in collected]
-        formats = [NumberFormat(decimal, thousands or "", sign) for sign in signs]
+        formats = [NumberFormat(decimal, thousands or "", each.sign) for each in collected]
         return [PLAIN if j in typed else each for j, each in enumerate(formats)]
-    decimals = [notations.decimals for notations in collected if notations is not None]
-    shown = {sign for signs in decimals for sign in signs if len(signs) == 1}
-    return [_choose(notations, shown, point_expected) for notations in collected]
+    shown = {sign for each in collected for sign in each.decimals if len(each.decimals) == 1}
+    return [_choose(each, shown, point_expected) for each in collected]
 
 
-def _choose(notations: _Notations | None, shown: set[str], point_expected: bool) -> NumberFormat:
+def _choose(notations: _Notations, shown: set[str], point_expected: bool) -> NumberFormat:
     """Return the notation of a column, by its cells and the decimal signs `shown` in the table."""
-    if notations is None or len(notations.decimals) > 1 or len(notations.thousands) > 1:
-        return PLAIN if notations is None else NumberFormat(sign=notations.sign)
+    if len(notations.decimals) > 1 or len(notations.thousands) > 1:
+        return NumberFormat(sign=notations.sign)
     either = {sign for sign in ".," if f"either {sign}" in notations.kinds}
     thousands = next(iter(notations.thousands), "")
     decimals = notations.decimals
@@ -262,16 +259,15 @@ def _choose(notations: _Notations | None, shown: set[str], point_expected: bool)
 
 def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:
     """Describe the notations other than plain numbers with a decimal point, for a note."""
-    by_format: dict[tuple[str, str, str], list[str]] = {}
+    by_format: dict[NumberFormat, list[str]] = {}
     for name, each in zip(names, formats, strict=True):
-        key = (each.decimal, each.thousands, each.sign)
-        if key != (".", "", "") and not each.ambiguous:
-            by_format.setdefault(key, []).append(name)
+        if each != PLAIN and not each.ambiguous:
+            by_format.setdefault(each, []).append(name)
     described = []
-    for (decimal, thousands, sign), columns in by_format.items():
-        parts = ["decimal comma"] if decimal == "," else []
-        parts += [f"thousands separated by {thousands!r}"] if thousands else []
-        parts += [f"numbers without {sign!r}"] if sign else []
+    for each, columns in by_format.items():
+        parts = ["decimal comma"] if each.decimal == "," else []
+        parts += [f"thousands separated by {each.thousands!r}"] if each.thousands else []
+        parts += [f"numbers without {each.sign!r}"] if each.sign else []
         shown = ", ".join(map(repr, columns[:3])) + (", …" if len(columns) > 3 else "")
         described.append(f"{' and '.join(parts)} ({shown})")
     return described

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ Record = tuple[int, list[str]]  # line or row of the file, and cells
 SheetRow = tuple[int, list[object]]  # row of the file, and values
 Rows = Sequence[tuple[int, Sequence[object]]]  # of either kind
 
-_SEPARATORS = (",", ";", "\t", "|")
+_SEPARATORS = (",", ";", "\t", "|", " ")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
 _ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
@@ -100,7 +100,7 @@ def is_model(data: bytes) -> bool:
 
 def check_argument_order(model: Path, table: Path, command: str) -> None:
     """Raise a ValueError where the table is given as the model and the model as the table."""
-    given_as_table, given_as_model = _first_bytes(table), _first_bytes(model)
+    given_as_table, given_as_model = first_bytes(table), first_bytes(model)
     if is_model(given_as_table) and not is_model(given_as_model):
         call = f"twinned {command} {table} {model}"
         raise ValueError(f"{table} is a model and {model} is not; the model comes first: {call}.")
@@ -111,7 +111,7 @@ def is_pattern(table: Path) -> bool:
     return table.is_dir() if table.exists() else any(each in str(table) for each in _WILDCARDS)
 
 
-def _first_bytes(path: Path) -> bytes:
+def first_bytes(path: Path) -> bytes:
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -121,20 +121,17 @@ def _first_bytes(path: Path) -> bytes:
 def _check_options(options: ReadOptions) -> None:
     if options.decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be . or a comma, not {options.decimal!r}.")
-    if options.thousands is not None and (
-        len(options.thousands) > 1 or options.thousands.isalnum() or options.thousands in "+-"
-    ):
+    if options.thousands is not None and not re.fullmatch(r"[^\w+-]|_", options.thousands):
         allowed = "one character such as . or ' or a space"
         raise ValueError(f"--thousands must be {allowed}, not {options.thousands!r}.")
-    if options.thousands and options.thousands == (options.decimal or ""):
+    if options.decimal and options.thousands == options.decimal:
         raise ValueError(f"--decimal and --thousands are both {options.decimal!r}.")
 
 
 def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
     """Raise a ValueError for options that do not apply to a kind of file."""
-    given = asdict(options)
     for name in names:
-        if given[name.replace("-", "_")] is not None:
+        if vars(options)[name.replace("-", "_")] is not None:
             raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
 
 
@@ -144,8 +141,7 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
 def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Split the bytes of a text file into named columns of text."""
     text, encoding = decode_text(path, data, options.encoding)
-    records, separator = split_records(path, text, options.separator)
-    rows = list(records)
+    rows, separator = split_records(path, text, options.separator)
     if not rows:
         raise ValueError(f"{path} is empty; its first line should name the columns.")
     detected: list[str] = []
@@ -194,7 +190,7 @@ def parse_separator(separator: str) -> str:
     return separator
 
 
-def split_records(path: Path, text: str, separator: str | None) -> tuple[Iterator[Record], str]:
+def split_records(path: Path, text: str, separator: str | None) -> tuple[list[Record], str]:
     """Return the first line and the fields of each record that is not blank, and the separator."""
     skipped = 0
     declared = re.match(r"sep=(.)\r?\n", text)  # the first line of some exports of Excel
@@ -202,7 +198,7 @@ def split_records(path: Path, text: str, separator: str | None) -> tuple[Iterato
         text, skipped = text[declared.end() :], 1
         separator = declared[1] if separator is None else separator
     separator = _detect_separator(text) if separator is None else parse_separator(separator)
-    return _records(path, text, separator, skipped), separator
+    return list(_records(path, text, separator, skipped)), separator
 
 
 def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterator[Record]:
@@ -226,8 +222,11 @@ def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterato
 def _detect_separator(text: str) -> str:
     """Return the separator that splits the first records into the same number of fields."""
     best, most = ",", (False, 1)
-    for separator in (*_SEPARATORS, " "):
-        counts = _field_counts(text, separator)
+    for separator in _SEPARATORS:
+        counts = []
+        with suppress(ValueError):  # a record that cannot be split ends the sample
+            for _, record in islice(_records(Path(), text, separator), _SAMPLE):
+                counts.append(len(record))
         consistent = len(set(counts)) == 1
         # blanks separate fields only where nothing else does, and in all lines alike
         if separator == " " and (most[1] > 1 or not consistent or len(counts) < 2):
@@ -235,15 +234,6 @@ def _detect_separator(text: str) -> str:
         if counts and counts[0] > 1 and (consistent, counts[0]) > most:
             best, most = separator, (consistent, counts[0])
     return best
-
-
-def _field_counts(text: str, separator: str) -> list[int]:
-    """Return the number of fields of the first records, without those that cannot be split."""
-    counts = []
-    with suppress(ValueError):
-        for _, record in islice(_records(Path(), text, separator), _SAMPLE):
-            counts.append(len(record))
-    return counts
 
 
 # --- Excel and Parquet ------------------------------------------------------------------------
@@ -262,10 +252,9 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     sheets = {each.title: each for each in reader.wb.worksheets}
     if not sheets:
         raise ValueError(f"{path} has no sheet of cells that can be read; save the table as CSV.")
-    title = _select_sheet(path, list(sheets), options.sheet)
-    wanted = sheets if title is None else {title: sheets[title]}
-    rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
-    filled = {name: rows for name, rows in rows_of.items() if rows}
+    wanted = _select_sheets(path, list(sheets), options.sheet)
+    rows_of = {title: _sheet_rows(path, sheets[title], max_cells) for title in wanted}
+    filled = {title: rows for title, rows in rows_of.items() if rows}
     if not filled:
         raise ValueError(f"{path} is empty; the first row of a sheet must name the columns.")
     title, position = _find_header(path, filled, options)
@@ -299,12 +288,12 @@ def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     return _typed_table(path, [(0, list(table.column_names)), *rows], 0, options, [])
 
 
-def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | None:
-    """Return the title of the sheet with a name or number, None where none is given."""
+def _select_sheets(path: Path, titles: list[str], sheet: str | None) -> list[str]:
+    """Return the title of the sheet with a name or number, all where none is given."""
     if sheet is None or sheet in titles:
-        return sheet
+        return titles if sheet is None else [sheet]
     if sheet.isdecimal() and 1 <= int(sheet) <= len(titles):
-        return titles[int(sheet) - 1]
+        return [titles[int(sheet) - 1]]
     sheets = join_names(titles)
     raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {sheets}.")
 
@@ -334,20 +323,16 @@ def _typed_table(
     """Return the table of rows of values of any type, below that at the position `header`."""
     values = [row for _, row in rows[header + 1 :]]
     columns = list(zip(*values, strict=True))
-    typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
+    typed = [j for j, column in enumerate(columns) if {int, float} & set(map(type, column))]
     texts = [[x for x in columns[j] if isinstance(x, str) and is_number(x)] for j in typed]
     formats = detect_formats(texts, reading.decimal, reading.thousands)
-    for j, notation in zip(typed, formats, strict=True):
+    notations = dict(zip(typed, formats, strict=True))
+    for j, notation in notations.items():
         for row in values:
             if isinstance(text := row[j], str):  # among numbers, which have a decimal point
                 row[j] = notation.plain(text.strip())
     cells = [(number, [cell_text(value) for value in row]) for number, row in rows]
-    notations = dict(zip(typed, formats, strict=True))
     return _make_table(path, cells, header, reading, detected, notations)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def cell_text(value: object) -> str:
@@ -376,20 +361,18 @@ def batch_table(
     """
     import pyarrow as pa
 
-    columns: list[list[str]] = []
+    names, typed = batch.schema.names, list(map(is_numeric, batch.schema.types))
     numbers: dict[str, list[float | None]] = {}
-    typed = [j for j, kind in enumerate(batch.schema.types) if is_numeric(kind)]
-    names = list(batch.schema.names)
-    for j, (name, column) in enumerate(zip(names, batch.columns, strict=True)):
-        is_number = j in typed and name in numeric
-        if is_number:  # to NumPy, where missing values are NaN
+    columns: list[list[str]] = [[] for _ in names]
+    for j, column in enumerate(batch.columns):
+        if typed[j] and names[j] in numeric:  # to NumPy, where missing values are NaN
             floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-            numbers[name] = floats.tolist()
-        texts = [] if is_number else map(cell_text, column.to_pylist())
-        columns.append(["" if text.casefold() in reading.missing else text for text in texts])
-    formats = detect_formats(
-        columns, reading.decimal, reading.thousands, typed=typed, point_expected=False
-    )
+            numbers[names[j]] = floats.tolist()
+        else:
+            texts = map(cell_text, column.to_pylist())
+            columns[j] = ["" if text.casefold() in reading.missing else text for text in texts]
+    of_numbers = [j for j, is_number in enumerate(typed) if is_number]
+    formats = detect_formats(columns, reading.decimal, reading.thousands, of_numbers, False)
     lines = list(range(first_row + 1, first_row + batch.num_rows + 1))
     return Table(path, names, columns, lines, "row", formats, reading=reading, parsed=numbers)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -90,11 +92,6 @@ class Table:
     def column(self, name: str) -> list[str]:
         return self.columns[self._positions[name]]
 
-    def plain_column(self, name: str) -> list[str]:
-        """The cells of a column, numbers with a decimal point and no thousands separators."""
-        number_format = self.number_format(name)
-        return [number_format.plain(cell) for cell in self.column(name)]
-
     def number_format(self, name: str) -> NumberFormat:
         return self.formats[self._positions[name]]
 
@@ -114,13 +111,19 @@ class Table:
         lines = [self.lines[row] for row in rows]
         return replace(self, columns=columns, lines=lines, parsed={})
 
-    def row_name(self, row: int) -> str:
-        """The line or row of the file that holds a row, for messages and results."""
-        return f"{self.line_word} {self.lines[row]}"
+    def row_names(self, label: str | None = None) -> list[str]:
+        """The names of the rows in a column; by default the lines or rows of the file.
+
+        A row without a name has that of its line as well.
+        """
+        names = [f"{self.line_word} {line}" for line in self.lines]
+        cells = names if label is None else self.column(label)
+        pairs = zip(names, cells, strict=True)
+        return [name if is_missing(cell) else cell for name, cell in pairs]
 
     def location(self, row: int, name: str) -> str:
         """Description of the position of a cell, for messages."""
-        return f"{self.path}, {self.row_name(row)}, column {name!r}"
+        return f"{self.path}, {self.line_word} {self.lines[row]}, column {name!r}"
 
     def require(self, names: Iterable[str], required_by: str, hint: str = "") -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
@@ -144,6 +147,23 @@ def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None
     (1000.0, nan, None, None)
     """
     return math.nan if is_missing(cell) else number_format.parse(cell)
+
+
+def to_csv(columns: Mapping[str, Sequence[object]], digits: int = 6) -> bytes:
+    """Return the content of a CSV file, numbers with that many significant digits.
+
+    >>> print(to_csv({"a": [1 / 3], "b": ["x, y"]}, digits=3).decode(), end="")
+    a,b
+    0.333,"x, y"
+    """
+    from twinned.rows.formatting import number_text
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([number_text(x, digits) if isinstance(x, float) else x for x in row])
+    return text.getvalue().encode()
 
 
 def join_names(names: Sequence[str]) -> str:
