@@ -7,13 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 import twinned
-from twinned import TwinRegressor
+from twinned import LogTargetRegressor, TwinRegressor
 from twinned.app.cli import app
 from twinned.app.cli.explain import ExplainedRow, format_grid, select_rows
 from twinned.app.report.grid import MAX_FEATURES
@@ -30,7 +29,7 @@ def models():
     y = 2 + np.sin(6 * X["a"]) + X["b"] + (X["kind"] == "u")
     X.index = [f"S{i}" for i in range(40)]
     twin = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
-    log = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp)
+    log = LogTargetRegressor(twin)
     twin.fit(X[:30], y[:30].to_numpy())
     log.fit(X[:30], y[:30].to_numpy())
     return twin, log, X[30:]
@@ -251,7 +250,7 @@ def test_a_workbook_has_no_control_characters(files):
 
 def test_a_prediction_that_is_not_finite_is_an_error(tmp_path):
     X = pd.DataFrame({"a": np.linspace(0, 1, 20)})
-    log = TransformedTargetRegressor(TwinRegressor(Ridge()), func=np.log, inverse_func=np.exp)
+    log = LogTargetRegressor(TwinRegressor(Ridge()))
     twinned.save(log.fit(X, np.exp(5 * X["a"])), tmp_path / "m.twin")
     (tmp_path / "t.csv").write_text("a\n0.5\n1e6\n")
     arguments = str(tmp_path / "m.twin"), str(tmp_path / "t.csv"), "--json"

@@ -182,13 +182,12 @@ def python_code(model: AutoTwinRegressor, transform: TargetTransform, **argument
     lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
     given = [name for name, value in arguments.items() if value is not None]
     values = {name: name for name in ("y", *given)}
-    if transform.is_log:
-        lines.insert(0, "import numpy as np")
     if transform.is_log and {"y_lower", "y_upper"} & {*given}:
+        lines.insert(0, "import numpy as np")
         values |= {name: f"np.log({name})" for name in values if name != "groups"}
     elif transform.is_log:
-        lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
-        made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
+        lines = ["from twinned import AutoTwinRegressor, LogTargetRegressor"]
+        made = f"LogTargetRegressor({made})"
     fitted = ", ".join(["X", values.pop("y"), *(f"{name}={values[name]}" for name in given)])
     return "\n".join([*lines, f"model = {made}", f"model.fit({fitted})"])
 

@@ -386,15 +386,13 @@ class FittedTwin:
     ) -> list[Result]:
         """`function(rows, estimates of their anchors)` of all blocks of queries, in order.
 
-        Without a metric of distances, neither weights nor distances are computed.
+        Without a metric, no distances are computed.
         """
 
         def call(block: QueryBlock) -> Result:
-            estimates, nothing = block.anchor_estimates, np.empty((0, 0))
-            details: tuple[Floats, Floats] = nothing, nothing
-            if metric is not None:
-                details = block.anchor_shares, block.distances(metric)
-            return function(block.rows, AnchorEstimates(block.anchor_indices, estimates, *details))
+            weighted = block.anchor_indices, block.anchor_estimates, block.anchor_shares
+            distances = np.empty((0, 0)) if metric is None else block.distances(metric)
+            return function(block.rows, AnchorEstimates(*weighted, distances))
 
         return self.map_blocks(call, queries, reduce=self.errors is not None, per_anchor=True)
 
@@ -403,6 +401,14 @@ class FittedTwin:
         blocks: list[AnchorEstimates] = self.map_estimates(lambda _, block: block, queries)
         indices, estimates, _, _ = zip(*blocks, strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
+
+    def predict_mean_of(self, function: Callable[[Floats], Floats], queries: Queries) -> Floats:
+        """(query, output): the weighted mean of a function of the estimates of the anchors."""
+
+        def predict_block(_: slice, block: AnchorEstimates) -> Floats:
+            return np.einsum("ij,ijk->ik", block.weights, function(block.estimates))
+
+        return np.concatenate(self.map_estimates(predict_block, queries))
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.

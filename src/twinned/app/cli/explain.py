@@ -90,9 +90,9 @@ def explain_command(options: ExplainOptions) -> None:
     For each row of the table, the known cases that are most like it are shown in a grid, one in
     each column: its known value, what each feature adds because it differs from this row, their
     sum, the adjusted value, and its weight. The last column has the means of all other cases. The
-    weighted mean of the adjusted values is the prediction; after --log-target, it is the geometric
-    mean. Below the grid is that of the cases shown alone. A row at the edge of the known rows or
-    outside of them is marked, as by twinned predict --applicability.
+    weighted mean of the adjusted values is the prediction. Below the grid is that of the cases
+    shown alone. A row at the edge of the known rows or outside of them is marked, as by
+    twinned predict --applicability.
 
     For example:
 
@@ -225,9 +225,8 @@ def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwi
     lines: list[str] = []
     for row in explained:
         lines += [*format_grid(row, loaded.target, width), ""]
-    mean = "geometric mean" if loaded.transform.is_log else "mean"
     lines += ["A column is a known case: known value + adjustments = adjusted value."]
-    return "\n".join([*lines, f"The weighted {mean} of all adjusted values is the prediction."])
+    return "\n".join([*lines, "The weighted mean of all adjusted values is the prediction."])
 
 
 def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:

@@ -298,12 +298,12 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 
     The settings are those of the twin; categories are one-hot encoded.
     """
-    from sklearn.compose import make_column_transformer
+    import numpy as np
+    from sklearn.compose import TransformedTargetRegressor, make_column_transformer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
     from twinned.diagnostics.twin_checks import plain_estimator
-    from twinned.fitted.target import TargetTransform
 
     plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
@@ -311,7 +311,9 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
         categorical = list(X.select_dtypes("category").columns)
         encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
         plain = make_pipeline(encoder, plain)
-    return TargetTransform(options.log_target).wrap(plain)
+    if not options.log_target:
+        return plain
+    return TransformedTargetRegressor(plain, func=np.log, inverse_func=np.exp)
 
 
 def _fit_rows(
@@ -384,7 +386,7 @@ def _cross_validate(
 
     censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
-    by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
+    fitted_scale, by_plain, twins = np.empty_like(y), np.empty_like(y), []
     with warnings.catch_warnings():
         # A category may be absent from the training rows of a fold; the saved model knows it.
         warnings.simplefilter("ignore", UnknownCategoryWarning)
@@ -397,9 +399,11 @@ def _cross_validate(
             _fit_rows(options, data, model, np.concatenate([known[train], others]))
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
-            by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
+            fitted_scale[test] = twins[-1].predict(X.iloc[test])
+            by_plain[test] = plain.predict(X.iloc[test])
         whole, transform = split_target(fitted)
-        whole.set_out_of_fold(transform.apply(by_twin))
+        whole.set_out_of_fold(fitted_scale)
+        by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed).store_in()
     scores = {

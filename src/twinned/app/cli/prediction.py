@@ -166,12 +166,13 @@ class LoadedTwin:
 
         A model of several outputs has one for each output.
         """
+        from twinned.fitted.target import predict_target
+
         if wanted.std:
-            mean, std = self.twin.predict(X, return_std=True)
-            columns = _name_outputs("prediction", self.transform.invert(mean))
-            columns |= _name_outputs("std", self.transform.invert_std(mean, std))
+            mean, std = predict_target(self.model, X, return_std=True)
+            columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
         else:
-            columns = _name_outputs("prediction", self.model.predict(X))
+            columns = _name_outputs("prediction", predict_target(self.model, X))
         if wanted.interval is not None:
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows

@@ -94,6 +94,7 @@ def _select_rows(
 
     from twinned import query
     from twinned._compat import safe_indexing
+    from twinned.fitted.target import predict_target
 
     twin, transform, maximize = loaded.twin, loaded.transform, not options.minimize
     pending = None
@@ -105,10 +106,11 @@ def _select_rows(
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
     selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)
     chosen = safe_indexing(X, selected)
-    mean, std = twin.predict_error(chosen)
+    _, std = twin.predict_error(chosen)
+    mean = predict_target(loaded.model, chosen)
     return selected, {
         "row": np.array(table.lines)[selected],
-        "prediction": transform.invert(mean),
+        "prediction": mean,
         "std": transform.invert_std(mean, std),
         "probability_better": twin.probability_better(chosen, best, maximize=maximize),
     }
