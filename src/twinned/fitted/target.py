@@ -79,31 +79,6 @@ class TargetTransform(NamedTuple):
             mean = (estimates - known_y) / np.where(close, 1.0, logarithm)
         return adjustments * np.where(close, known_y, mean)[:, None]
 
-    def fit_arguments(
-        self, y: Floats, y_lower: ArrayLike | None = None, y_upper: ArrayLike | None = None
-    ) -> tuple[Floats, dict[str, Floats]]:
-        """(row,) y and the bounds of it as arguments of `fit` of the wrapped model.
-
-        A `TransformedTargetRegressor` transforms y, but not its bounds, and takes no NaN. So the
-        bounds are those of the logarithm, and NaN where y is known, and y is a number within the
-        bounds where it is not known. A bound may be None or NaN, as in `validate_bounds`.
-
-        >>> log = TargetTransform(is_log=True)
-        >>> log.fit_arguments(np.array([2, 3, np.nan, np.nan]), [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
-        array([ 2. ,  3. ,  2.5, 20. ])
-        """
-        given = {"y_lower": y_lower, "y_upper": y_upper}
-        if not self.is_log or (y_lower is None and y_upper is None):
-            return y, {name: np.asarray(b) for name, b in given.items() if b is not None}
-        bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
-        logarithms, censored = bounds.logarithm(), bounds.censored
-        least = np.maximum(bounds.lower, 0.0)
-        within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
-        return np.where(censored, within, bounds.lower), {
-            name: np.where(censored, bound, np.nan)
-            for name, bound in zip(given, logarithms, strict=True)
-        }
-
     def wrap(self, twin: BaseEstimator) -> BaseEstimator:
         """A regressor of y, from a twin of the fitted target."""
         return LogTargetRegressor(twin) if self.is_log else twin
@@ -141,15 +116,44 @@ class LogTargetRegressor(TransformedTargetRegressor):
     >>> from twinned import LogTargetRegressor, TwinRegressor
     >>> model = LogTargetRegressor(TwinRegressor(Ridge())).fit([[0], [1], [2]], [1.0, 2.0, 4.0])
     >>> model.predict([[3]]).round(1)
-    array([6.4])
+    array([7.4])
     """
 
     def __init__(self, regressor):
         super().__init__(regressor, func=np.log, inverse_func=np.exp)
 
+    def fit(self, X, y, y_lower=None, y_upper=None, **fit_params):
+        """Fit the twin to log y; bounds are those of y, and `fit_params` are of the twin."""
+        y, bounds = within_bounds(y, y_lower, y_upper)
+        return super().fit(X, y, **bounds, **fit_params)
+
     def predict(self, X, return_std=False):
         """Predict y; with `return_std`, also the standard deviation, by the delta method."""
         return predict_target(self, X, return_std=return_std)
+
+
+def within_bounds(
+    y: Floats, y_lower: ArrayLike | None, y_upper: ArrayLike | None
+) -> tuple[Floats, dict[str, Floats]]:
+    """(row,) values of y that are known or within their bounds, and the bounds of log y.
+
+    A `TransformedTargetRegressor` transforms y, but not its bounds, and takes no NaN. So the bounds
+    are NaN where y is known, and y is a number within the bounds where it is not. A bound may be
+    None or NaN, as in `validate_bounds`.
+
+    >>> within_bounds(np.array([2, 3, np.nan, np.nan]), [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
+    array([ 2. ,  3. ,  2.5, 20. ])
+    """
+    if y_lower is None and y_upper is None:
+        return y, {}
+    bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
+    logarithms, censored = bounds.logarithm(), bounds.censored
+    least = np.maximum(bounds.lower, 0.0)
+    within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
+    return np.where(censored, within, bounds.lower), {
+        name: np.where(censored, bound, np.nan)
+        for name, bound in zip(("y_lower", "y_upper"), logarithms, strict=True)
+    }
 
 
 def predict_target(model: BaseEstimator, X: Any, *, return_std: bool = False) -> Any:

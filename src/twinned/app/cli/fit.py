@@ -320,11 +320,8 @@ def _fit_rows(
     options: FitOptions, data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice
 ) -> None:
     """Fit a twin to rows of the training data."""
-    from twinned.fitted.target import TargetTransform
-
     bounds = {name: bound[rows] for name, bound in data.bounds.items()}
-    y, arguments = TargetTransform(options.log_target).fit_arguments(data.y[rows], **bounds)
-    model.fit(data.X.iloc[rows], y, **arguments)
+    model.fit(data.X.iloc[rows], data.y[rows], **bounds)
 
 
 def _fit(
@@ -386,7 +383,8 @@ def _cross_validate(
 
     censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
-    fitted_scale, by_plain, twins = np.empty_like(y), np.empty_like(y), []
+    by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
+    fitted_scale = np.empty_like(y) if options.log_target else by_twin
     with warnings.catch_warnings():
         # A category may be absent from the training rows of a fold; the saved model knows it.
         warnings.simplefilter("ignore", UnknownCategoryWarning)
@@ -399,11 +397,13 @@ def _cross_validate(
             _fit_rows(options, data, model, np.concatenate([known[train], others]))
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
-            fitted_scale[test] = twins[-1].predict(X.iloc[test])
-            by_plain[test] = plain.predict(X.iloc[test])
+            by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
+            if options.log_target:
+                fitted_scale[test] = twins[-1].predict(X.iloc[test])
         whole, transform = split_target(fitted)
         whole.set_out_of_fold(fitted_scale)
-        by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
+        if whole.fitted_.errors is not None:  # by which `fitted` predicts
+            by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed).store_in()
     scores = {
