@@ -94,15 +94,39 @@ def test_the_mean_after_a_logarithm_is_that_of_y(cv):
     y = np.exp(X[:, 0] + rng.normal(size=60))
     base = HistGradientBoostingRegressor(max_iter=10)
     model = LogTargetRegressor(TwinRegressor(base, cv=cv, random_state=0)).fit(X, y)
-    _, logarithms = model.regressor_.predict_anchors(X[:5])
-    np.testing.assert_allclose(model.predict(X[:5]), np.exp(logarithms).mean(axis=1))
+    new = X[:5] + 1e-6  # no row equals a known one
+    _, logarithms = model.regressor_.predict_anchors(new)
+    np.testing.assert_allclose(model.predict(new), np.exp(logarithms).mean(axis=1))
     if cv is not None:  # Duan's smearing estimate
         errors = model.regressor_.anchor_errors_
-        smeared = np.exp(model.regressor_.predict(X[:5])) * np.exp(errors).mean()
-        np.testing.assert_allclose(model.predict(X[:5]), smeared)
-    mean, std = model.predict(X[:5], return_std=True)
-    np.testing.assert_allclose(std, mean * model.regressor_.predict(X[:5], return_std=True)[1])
+        smeared = np.exp(model.regressor_.predict(new)) * np.exp(errors).mean()
+        np.testing.assert_allclose(model.predict(new), smeared)
+    mean, std = model.predict(new, return_std=True)
+    np.testing.assert_allclose(std, mean * model.regressor_.predict(new, return_std=True)[1])
     np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_known_case_that_equals_the_row_has_its_value(weighted):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(size=(40, 2)), columns=["a", "b"])
+    y = rng.normal(size=40)
+    X.loc[1], weight = X.loc[0], rng.uniform(0.5, 2, size=40) if weighted else None
+    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=5), cv=3, random_state=0)
+    twin.fit(X, y, sample_weight=weight)
+    assert twin.local_power_ == 0
+    table = twin.explain(X[:3], n=40, adjustments=True)
+    equal = table[table["distance"] == 0]
+    assert len(equal) == 5  # two rows equal each other
+    np.testing.assert_allclose(equal["estimate"], equal["anchor_y"])
+    np.testing.assert_allclose(equal[["a", "b"]], 0.0)
+    means = table.groupby("query").apply(lambda part: part["weight"] @ part["estimate"])
+    np.testing.assert_allclose(means, twin.predict(X[:3]), rtol=1e-9)
+    # of one distinct row, all cases equal it, and none is an exception
+    same = TwinRegressor(HistGradientBoostingRegressor(max_iter=5), cv=3, random_state=0)
+    same.fit(X.assign(a=0.0, b=0.0), y)
+    estimates = same.predict_anchors(X[:1] * 0)[1]
+    np.testing.assert_allclose(estimates.mean(axis=1), same.predict(X[:1] * 0), rtol=1e-9)
 
 
 def test_added_rows_without_a_name_are_called_so():

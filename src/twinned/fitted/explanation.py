@@ -49,11 +49,9 @@ def tabulate_comparables(
         copies = (np.arange(len(anchors)),) * 2
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        indices, estimates, *others = block
-        in_units = AnchorEstimates(indices, target.invert(estimates), *others)
-        return tabulate_estimates(rows, in_units, known_y, n, *copies)
+        return tabulate_estimates(rows, block, known_y, n, *copies)
 
-    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
+    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric, target.invert)
     table = pd.concat(tables, ignore_index=True)
     parts = [table]
     if features is not None:

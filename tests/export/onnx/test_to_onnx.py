@@ -15,6 +15,7 @@ import twinned
 from twinned import LogTargetRegressor, TwinRegressor
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
+from twinned.fitted.explanation import find_comparables
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)
 
@@ -121,6 +122,9 @@ def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     found = predict_onnx(tmp_path / "model.onnx", new)
     np.testing.assert_allclose(found["mean"], mean)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+    (cases,) = find_comparables(model, X[:1], 3)
+    total = sum(case.weight * case.estimate for case in cases.with_others)
+    assert total == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
 
 
 def test_other_transformations_of_the_target_are_refused(tmp_path, rows):
