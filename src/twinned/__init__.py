@@ -18,6 +18,7 @@ _MODULES = {
     "NeuralRegressor": "estimators.neural",
     "NeuralTraining": "models.neural.parameters",
     "AutoTwinRegressor": "estimators.auto",
+    "LogTargetRegressor": "fitted.target",
     "AllPairs": "pairing.pairs",
     "HalfPairs": "pairing.pairs",
     "RandomPairs": "pairing.pairs",

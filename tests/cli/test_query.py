@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned import TwinRegressor, query
+from twinned import LogTargetRegressor, TwinRegressor, query
 from twinned.app.cli import app
 
 
@@ -27,7 +26,7 @@ def files(tmp_path, monkeypatch):
     twinned.save(twin.fit(X[:30], y[:30]), "model.twin")
     candidates = X[30:].assign(name=[f"c{i}" for i in range(30)])[["name", "b", "a"]]
     candidates.to_csv("candidates.csv", index=False)
-    log = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp)
+    log = LogTargetRegressor(twin)
     twinned.save(log.fit(X[:30], y[:30]), "log.twin")
     return twin, X[30:]
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from twinned.fitted.target import TargetTransform
+from twinned.fitted.target import within_bounds
 from twinned.models.imputation import truncated_moments
 from twinned.rows.training import TargetBounds, validate_bounds
 
@@ -14,7 +14,7 @@ NAN, INF = np.nan, np.inf
 
 
 def log_target_arguments(y, lower, upper):
-    y, bounds = TargetTransform(is_log=True).fit_arguments(y, lower, upper)
+    y, bounds = within_bounds(y, lower, upper)
     return y, bounds["y_lower"], bounds["y_upper"]
 
 

@@ -8,14 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import twinned
-from twinned import AutoTwinRegressor, NeuralTraining, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    AutoTwinRegressor,
+    LogTargetRegressor,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.estimators.blending.members import SIZES, TWIN_SIZES
 
 SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
@@ -118,7 +123,7 @@ def test_loaded_blend_with_further_anchors(file, table, saved):
 def test_log_target(table, saved):
     X, y = table
     blend = AutoTwinRegressor(members=["ridge"], cv=2, random_state=0)
-    model = TransformedTargetRegressor(blend, func=np.log, inverse_func=np.exp)
+    model = LogTargetRegressor(blend)
     model.fit(X, y - y.min() + 1)
     loaded = twinned.load(saved(model).path)
     assert np.array_equal(loaded.predict(X), model.predict(X))
@@ -161,7 +166,7 @@ def test_refused_member_is_named(table, tmp_path, estimator, reason, log_target)
     X, y = table
     model = AutoTwinRegressor(members=["ridge", ("own", estimator)], cv=2, random_state=0)
     if log_target:
-        model = TransformedTargetRegressor(model, func=np.log, inverse_func=np.exp)
+        model = LogTargetRegressor(model)
     model.fit(X, y - y.min() + 1)
     with pytest.raises(TypeError, match=rf"members_\.own.*{reason}") as caught:
         twinned.save(model, tmp_path / "model.twin")

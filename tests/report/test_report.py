@@ -127,9 +127,9 @@ def test_comparables_add_up(table, log_target):
             np.array([case[name] for case in (*cases, others)]) for name in ("weight", "estimate")
         )
         assert weights.sum() == pytest.approx(1.0, rel=1e-12)
-        assert weights @ apply(estimates) == pytest.approx(apply(predicted[row]), rel=1e-9)
-        alone = np.average(apply(estimates[:5]), weights=weights[:5])
-        assert apply(query["comparables_estimate"]) == pytest.approx(alone)
+        assert weights @ estimates == pytest.approx(predicted[row], rel=1e-9)
+        alone = np.average(estimates[:5], weights=weights[:5])
+        assert query["comparables_estimate"] == pytest.approx(alone)
         assert sum(case["count"] for case in (*cases, others)) == (fold != fold[row]).sum()
         gaps = [apply(case["estimate"]) - apply(predicted[row]) for case in cases]
         errors = diagnosis.twin.anchor_errors_[[case["anchor"] for case in cases]]

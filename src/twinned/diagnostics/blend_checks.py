@@ -171,6 +171,10 @@ class BlendChecks:
     def _title(self, model: str) -> str:
         return f"{model}, logarithm" if self.transform.is_log else model
 
+    def _in_units(self, predicted: Floats) -> Floats:
+        """Out-of-fold predictions of the known rows in units of y."""
+        return self.transform.invert_mean(predicted, self.transform.apply(self.known.y))
+
     @property
     def _remaining(self) -> float:
         return self.budget.remaining(*_FOR_REPORT)
@@ -219,7 +223,7 @@ class BlendChecks:
             self.skipped["comparison with the target itself"] = "no time is left"
             return
         table, y = self.blend.out_of_fold(), self.known.y
-        predictions = {name: self.transform.invert(table[name].to_numpy()) for name in names}
+        predictions = {name: self._in_units(table[name].to_numpy()) for name in names}
         name = min(names, key=lambda name: rmse(predictions[name], y))
         self.progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
@@ -234,7 +238,7 @@ class BlendChecks:
         seconds = member_seconds("catboost", n_rows, n_features, self.blend.n_jobs)
         if self._starts("comparison with CatBoost", seconds):
             predicted, spent = self._fit_alone("catboost", self.known, self.transform)
-            self.comparisons["catboost"] = self.transform.invert(predicted), spent
+            self.comparisons["catboost"] = self._in_units(predicted), spent
 
     def _fit_alone(
         self, entry: object, rows: DiagnosedRows, transform: TargetTransform

@@ -34,7 +34,7 @@ class Diagnosis:
     ----------
     model : fitted regressor
         The recommended model: an `AutoTwinRegressor` of the recommended members or, for the
-        logarithm of the target, a `TransformedTargetRegressor` around it.
+        logarithm of the target, a `LogTargetRegressor` around it.
     twin : fitted AutoTwinRegressor
         That model, or the regressor in it.
     blend : fitted AutoTwinRegressor
@@ -264,6 +264,7 @@ def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.D
     finite = size[np.isfinite(size)]
     size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
     half_width = np.quantile(score, 0.9) * size
-    parts = {"y": y, "prediction": mean, "lower": mean - half_width, "upper": mean + half_width}
+    parts = {"y": y, "lower": mean - half_width, "upper": mean + half_width}
     in_units = {name: transform.invert(part) for name, part in parts.items()}
+    in_units["prediction"] = transform.invert_mean(mean, y)
     return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})

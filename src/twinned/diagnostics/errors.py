@@ -153,7 +153,8 @@ def comparison_table(
     in units of the target.
     """
     blended, members = recommended.out_of_fold(), blend.out_of_fold()
-    y = transform.invert(blended["y"].to_numpy())
+    fitted_y = blended["y"].to_numpy()
+    y = transform.invert(fitted_y)
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
     single = len(weights) == 1
@@ -163,7 +164,10 @@ def comparison_table(
     ]
     if not single:
         fitted.append((BLEND, blended["prediction"], np.nan, seconds[list(weights)].sum(), True))
-    models = [(name, transform.invert(mean.to_numpy()), *more) for name, mean, *more in fitted]
+    models = [
+        (name, transform.invert_mean(mean.to_numpy(), fitted_y), *more)
+        for name, mean, *more in fitted
+    ]
     models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
     models.append((MEAN, predict_mean(y), np.nan, 0.0, False))
     rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]

@@ -176,21 +176,14 @@ def describe_contribution(contribution: Numbers | None, conclusion: str) -> str:
 def python_code(model: AutoTwinRegressor, transform: TargetTransform, **arguments: object) -> str:
     """Return lines of Python that make the model and fit it to X, y and further arguments.
 
-    Those that are not None are used: y_lower, y_upper and groups. With bounds, the model of the
-    logarithm of y predicts the logarithm.
+    Those that are not None are used: y_lower, y_upper and groups.
     """
-    lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
-    given = [name for name, value in arguments.items() if value is not None]
-    values = {name: name for name in ("y", *given)}
+    names, made = ["AutoTwinRegressor"], describe_estimator(model)
     if transform.is_log:
-        lines.insert(0, "import numpy as np")
-    if transform.is_log and {"y_lower", "y_upper"} & {*given}:
-        values |= {name: f"np.log({name})" for name in values if name != "groups"}
-    elif transform.is_log:
-        lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
-        made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    fitted = ", ".join(["X", values.pop("y"), *(f"{name}={values[name]}" for name in given)])
-    return "\n".join([*lines, f"model = {made}", f"model.fit({fitted})"])
+        names, made = [*names, "LogTargetRegressor"], f"LogTargetRegressor({made})"
+    given = [f"{name}={name}" for name, value in arguments.items() if value is not None]
+    lines = f"from twinned import {', '.join(names)}", f"model = {made}"
+    return "\n".join([*lines, f"model.fit({', '.join(['X', 'y', *given])})"])
 
 
 def describe_estimator(estimator: BaseEstimator) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from twinned.fitted.adjustments import attribute
-from twinned.fitted.target import TargetTransform, split_target
+from twinned.fitted.target import IDENTITY, TargetTransform, split_target
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
@@ -34,26 +34,29 @@ def tabulate_comparables(
     *,
     query_labels: list[Any] | None = None,
     features: list[str] | None = None,
+    target: TargetTransform = IDENTITY,
 ) -> pd.DataFrame:
     """The `n` comparable cases of each query, with their distances by a metric, and all others.
 
     With labels, they are those of the user's rows. With the names of the features, there are also
-    columns of what each feature adds to the differences.
+    columns of what each feature adds to the differences. With a transformed target, all values are
+    in units of y.
     """
     anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
+    known_y = target.invert(anchors.targets)
     copies = distinct_rows(np.column_stack([anchors.X, anchors.targets]))
     if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
         copies = (np.arange(len(anchors)),) * 2
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        return tabulate_estimates(rows, block, anchors.targets, n, *copies)
+        return tabulate_estimates(rows, block, known_y, n, *copies)
 
-    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
+    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric, target.invert)
     table = pd.concat(tables, ignore_index=True)
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
-        parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
+        parts.append(pd.DataFrame(_adjustments(fitted, queries, table, target), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
         is_other, anchor = table["anchor"] < 0, table["anchor"].to_numpy()
         labels = pd.Series(anchor_labels).take(anchor).array
@@ -136,7 +139,9 @@ def _merge_copies(block: AnchorEstimates, first: Indices, codes: Indices) -> Anc
     return AnchorEstimates(block.indices[:, first], estimates, weights, block.distances[:, first])
 
 
-def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
+def _adjustments(
+    fitted: FittedTwin, queries: Queries, table: pd.DataFrame, target: TargetTransform
+) -> Floats:
     """(row of the table of comparables, feature): what each feature adds to the difference.
 
     They are NaN for all other cases.
@@ -148,10 +153,12 @@ def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> F
     query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
     first = replace(queries, matrix=queries.matrix[query])
     second = replace(queries, matrix=fitted.anchors.X[anchor])
-    by_feature = attribute_difference(fitted, first, second, table["difference"].to_numpy()[rows])
+    known_y, estimates = table[["anchor_y", "estimate"]].to_numpy().T
+    differences = difference(target.apply(estimates), target.apply(known_y))
+    by_feature = attribute_difference(fitted, first, second, differences[rows])
     result = np.full((len(table), by_feature.shape[1]), np.nan)
     result[rows] = by_feature.transpose(0, 2, 1)
-    return result
+    return target.invert_adjustments(result, known_y, estimates)
 
 
 def attribute_difference(
@@ -240,47 +247,39 @@ def find_comparables(
 ) -> list[ComparableCases]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
-    Of a model with a transformed target, all values are those of the target itself, and means are
-    those of the transformed one.
+    Of a model with a transformed target, all values are in units of y.
     """
     twin, target = split_target(model)
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
     features = names if adjustments else None
-    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features)
+    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
         by_feature = table.iloc[:, -len(names) :].to_numpy()
-    return group_cases(table, by_feature, fitted.anchors, names, target)
+    return group_cases(table, by_feature, fitted.anchors, names)
 
 
 def group_cases(
-    table: pd.DataFrame,
-    adjustments: Floats,
-    anchors: Anchors,
-    names: list[str],
-    target: TargetTransform,
+    table: pd.DataFrame, adjustments: Floats, anchors: Anchors, names: list[str]
 ) -> list[ComparableCases]:
-    """The rows of a table of comparables as the cases of each query, in units of the target.
+    """The rows of a table of comparables as the cases of each query.
 
-    `adjustments` (row, feature) are those of the fitted target, and NaN in rows without them.
+    `adjustments` (row, feature) are NaN in rows without them.
     """
-    known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
-    by_feature = target.invert_adjustments(adjustments, known_y, estimates)
-    numbers = table["anchor"], known_y, estimates, table["weight"], table["count"]
+    numbers = "anchor", "anchor_y", "estimate", "weight", "count"
+    columns = (table[name].tolist() for name in numbers)
     cases = []
-    for anchor, known, estimate, weight, count, row in zip(
-        *(column.tolist() for column in numbers), by_feature, strict=True
-    ):
+    for anchor, known, estimate, weight, count, row in zip(*columns, adjustments, strict=True):
         label, values = anchor_label(anchors, anchor), decode_row(anchors, anchor, names)
         parts = {} if np.isnan(row).any() else dict(zip(names, row.tolist(), strict=True))
         cases.append(ComparableCase(anchor, label, known, estimate, weight, count, values, parts))
-    fitted_estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
+    estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
     found = []
     for _, rows in sorted(table.groupby("query").indices.items()):
         shown = [i for i in rows if cases[i].anchor >= 0]
-        mean = np.average(fitted_estimates[shown], weights=weights[shown])
+        mean = float(np.average(estimates[shown], weights=weights[shown]))
         others = cases[rows[-1]] if len(shown) < len(rows) else None
-        found.append(ComparableCases([cases[i] for i in shown], others, float(target.invert(mean))))
+        found.append(ComparableCases([cases[i] for i in shown], others, mean))
     return found
 
 

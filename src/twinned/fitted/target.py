@@ -1,12 +1,12 @@
 """Transformed targets: models that are fitted to the logarithm of y, and results in units of y.
 
-Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. Only this module
-knows the transformation: others split a model into its twin and its `TargetTransform`.
+Such a model is a `LogTargetRegressor` around a twin. Only this module knows the transformation:
+others split a model into its twin and its `TargetTransform`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
+from twinned.fitted.twin import FittedTwin, Queries
 from twinned.rows.schema import Floats
 from twinned.rows.training import validate_bounds
 
@@ -34,9 +35,31 @@ class TargetTransform(NamedTuple):
         with np.errstate(over="ignore"):
             return np.exp(values)
 
+    def predict(self, fitted: FittedTwin, queries: Queries) -> Floats:
+        """(query, output): the weighted means of the estimates from the anchors in units of y."""
+        if not self.is_log:
+            return fitted.predict(queries)[0]
+        return fitted.predict_mean_of(self.invert, queries)
+
+    def invert_mean(self, predicted: Floats, y: Floats) -> Floats:
+        """(row,): out-of-fold predictions in units of y, from those of the fitted target y.
+
+        Those of the logarithm are multiplied by the mean of all rows of known by predicted values,
+        Duan's smearing estimate, as `predict` of a twin with out-of-fold errors does.
+
+        >>> log = TargetTransform(is_log=True)
+        >>> log.invert_mean(np.log([1.0, 2.0]), np.log([2.0, 1.0]))
+        array([1.25, 2.5 ])
+        """
+        mean = self.invert(predicted)
+        return mean * self.invert(y - predicted).mean() if self.is_log else mean
+
     def invert_std(self, mean: Floats, std: Floats) -> Floats:
-        """Standard deviations of predictions in units of y, by the delta method."""
-        return self.invert(mean) * std if self.is_log else std
+        """Standard deviations of predictions in units of y, by the delta method.
+
+        `mean` are the predictions in units of y, and `std` is that of the fitted target.
+        """
+        return mean * std if self.is_log else std
 
     def invert_adjustments(self, adjustments: Floats, known_y: Floats, estimates: Floats) -> Floats:
         """(pair, feature) adjustments of y from those of the fitted target.
@@ -56,36 +79,9 @@ class TargetTransform(NamedTuple):
             mean = (estimates - known_y) / np.where(close, 1.0, logarithm)
         return adjustments * np.where(close, known_y, mean)[:, None]
 
-    def fit_arguments(
-        self, y: Floats, y_lower: ArrayLike | None = None, y_upper: ArrayLike | None = None
-    ) -> tuple[Floats, dict[str, Floats]]:
-        """(row,) y and the bounds of it as arguments of `fit` of the wrapped model.
-
-        A `TransformedTargetRegressor` transforms y, but not its bounds, and takes no NaN. So the
-        bounds are those of the logarithm, and NaN where y is known, and y is a number within the
-        bounds where it is not known. A bound may be None or NaN, as in `validate_bounds`.
-
-        >>> log = TargetTransform(is_log=True)
-        >>> log.fit_arguments(np.array([2, 3, np.nan, np.nan]), [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
-        array([ 2. ,  3. ,  2.5, 20. ])
-        """
-        given = {"y_lower": y_lower, "y_upper": y_upper}
-        if not self.is_log or (y_lower is None and y_upper is None):
-            return y, {name: np.asarray(b) for name, b in given.items() if b is not None}
-        bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
-        logarithms, censored = bounds.logarithm(), bounds.censored
-        least = np.maximum(bounds.lower, 0.0)
-        within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
-        return np.where(censored, within, bounds.lower), {
-            name: np.where(censored, bound, np.nan)
-            for name, bound in zip(given, logarithms, strict=True)
-        }
-
-    def wrap(self, regressor: BaseEstimator) -> BaseEstimator:
-        """A regressor of y, from one of the fitted target."""
-        if not self.is_log:
-            return regressor
-        return TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp)
+    def wrap(self, twin: BaseEstimator) -> BaseEstimator:
+        """A regressor of y, from a twin of the fitted target."""
+        return LogTargetRegressor(twin) if self.is_log else twin
 
     def wrap_fitted(self, twin: BaseEstimator, X: object, y: Floats) -> BaseEstimator:
         """The fitted regressor of y around a twin that is fitted to the target; y is known."""
@@ -99,10 +95,83 @@ class TargetTransform(NamedTuple):
         return wrapper
 
 
-def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
-    """The model inside a `TransformedTargetRegressor`, and its transformation.
+IDENTITY = TargetTransform()
 
-    Another model is returned itself. A ValueError names other transformations than the logarithm.
+
+class LogTargetRegressor(TransformedTargetRegressor):
+    """A twin that is fitted to the logarithm of y, which must be positive, and predicts y.
+
+    A prediction is the weighted arithmetic mean of the estimates from the anchors in units of y:
+    for equal weights the exponential of the predicted logarithm times the mean of those of the
+    out-of-fold errors, Duan's smearing estimate.
+
+    Parameters
+    ----------
+    regressor : estimator
+        The twin.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import LogTargetRegressor, TwinRegressor
+    >>> model = LogTargetRegressor(TwinRegressor(Ridge())).fit([[0], [1], [2]], [1.0, 2.0, 4.0])
+    >>> model.predict([[3]]).round(1)
+    array([7.4])
+    """
+
+    def __init__(self, regressor):
+        super().__init__(regressor, func=np.log, inverse_func=np.exp)
+
+    def fit(self, X, y, y_lower=None, y_upper=None, **fit_params):
+        """Fit the twin to log y; bounds are those of y, and `fit_params` are of the twin."""
+        y, bounds = within_bounds(y, y_lower, y_upper)
+        return super().fit(X, y, **bounds, **fit_params)
+
+    def predict(self, X, return_std=False):
+        """Predict y; with `return_std`, also the standard deviation, by the delta method."""
+        return predict_target(self, X, return_std=return_std)
+
+
+def within_bounds(
+    y: Floats, y_lower: ArrayLike | None, y_upper: ArrayLike | None
+) -> tuple[Floats, dict[str, Floats]]:
+    """(row,) values of y that are known or within their bounds, and the bounds of log y.
+
+    A `TransformedTargetRegressor` transforms y, but not its bounds, and takes no NaN. So the bounds
+    are NaN where y is known, and y is a number within the bounds where it is not. A bound may be
+    None or NaN, as in `validate_bounds`.
+
+    >>> within_bounds(np.array([2, 3, np.nan, np.nan]), [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
+    array([ 2. ,  3. ,  2.5, 20. ])
+    """
+    if y_lower is None and y_upper is None:
+        return y, {}
+    bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
+    logarithms, censored = bounds.logarithm(), bounds.censored
+    least = np.maximum(bounds.lower, 0.0)
+    within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
+    return np.where(censored, within, bounds.lower), {
+        name: np.where(censored, bound, np.nan)
+        for name, bound in zip(("y_lower", "y_upper"), logarithms, strict=True)
+    }
+
+
+def predict_target(model: BaseEstimator, X: Any, *, return_std: bool = False) -> Any:
+    """Predictions in units of y, of a twin or of one with a transformed target."""
+    twin, target = split_target(model)
+    if not target.is_log:
+        return twin.predict(X, return_std=True) if return_std else twin.predict(X)
+    mean = twin.fitted_.squeeze(target.predict(twin.fitted_, twin.encode(X)))
+    if not return_std:
+        return mean
+    return mean, target.invert_std(mean, twin.predict(X, return_std=True)[1])
+
+
+def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
+    """The model inside a `LogTargetRegressor`, and its transformation; or another model itself.
+
+    A `TransformedTargetRegressor` with log and exp is taken for a `LogTargetRegressor`; a
+    ValueError names other transformations.
     """
     if not isinstance(model, TransformedTargetRegressor):
         return model, TargetTransform()

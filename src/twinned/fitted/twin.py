@@ -44,6 +44,7 @@ from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distan
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
 Result = TypeVar("Result")
+Transform = Callable[[Floats], Floats]  # of values of the fitted target, element by element
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
@@ -302,16 +303,29 @@ class QueryBlock:
             return mean, mean if variance is None else np.sqrt(variance)
         return combine(self.estimates, twin.model.member_weights, self.weights)
 
-    @property
-    def anchor_estimates(self) -> Floats:
-        """(query, anchor, output): the estimate from each anchor."""
+    def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:
+        """(query, anchor, output): the estimate from each anchor, transformed.
+
+        That of an anchor that equals the query is its value, as the model is fitted to it. Where
+        weights are equal, the estimates from the others are moved, so that the mean is the same.
+        """
         twin = self.twin
         if twin.errors is None:
-            return twin.mean_of_members(self.estimates)
-        estimates: Floats = self.moments[0][:, None] + twin.errors
-        if twin.is_local:  # the model is fitted to a row that equals an anchor
-            queries, anchors = self._matches
-            estimates[queries, anchors] = twin.anchors.targets[anchors]
+            return transform(twin.mean_of_members(self.estimates))
+        estimates = transform(self.moments[0][:, None] + twin.errors)
+        (queries, anchors), known = self._matches, transform(twin.anchors.targets)
+        if twin.is_local:
+            estimates[queries, anchors] = known[anchors]
+        elif len(queries):
+            shares = self.anchor_shares
+            is_other = np.ones(shares.shape, dtype=bool)
+            is_other[queries, anchors] = False
+            for query in np.unique(queries):
+                own, share, others = estimates[query], shares[query], is_other[query]
+                if rest := share[others].sum():
+                    moved = own[~others] - known[~others]
+                    own[~others] -= moved
+                    own[others] += share[~others] @ moved / rest
         return estimates
 
     @cached_property
@@ -421,7 +435,7 @@ class FittedTwin:
         def predict_block(block: QueryBlock) -> tuple[Floats, Floats]:
             mean, std = block.moments
             if self.is_local:
-                mean = (block.anchor_shares[..., None] * block.anchor_estimates).sum(axis=1)
+                mean = (block.anchor_shares[..., None] * block.anchor_estimates()).sum(axis=1)
             elif self.errors is not None:
                 mean = mean + np.average(self.errors, axis=0, weights=self.anchors.weights)
             return mean, std
@@ -446,18 +460,18 @@ class FittedTwin:
         function: Callable[[slice, AnchorEstimates], Result],
         queries: Queries,
         metric: str | None = None,
+        transform: Transform = np.asarray,
     ) -> list[Result]:
         """`function(rows, estimates of their anchors)` of all blocks of queries, in order.
 
-        Without a metric of distances, neither weights nor distances are computed.
+        Without a metric, no distances are computed. The estimates are transformed.
         """
 
         def call(block: QueryBlock) -> Result:
-            estimates, nothing = block.anchor_estimates, np.empty((0, 0))
-            details: tuple[Floats, Floats] = nothing, nothing
-            if metric is not None:
-                details = block.anchor_shares, block.distances(metric)
-            return function(block.rows, AnchorEstimates(block.anchor_indices, estimates, *details))
+            estimates = block.anchor_estimates(transform)
+            weighted = block.anchor_indices, estimates, block.anchor_shares
+            distances = np.empty((0, 0)) if metric is None else block.distances(metric)
+            return function(block.rows, AnchorEstimates(*weighted, distances))
 
         return self.map_blocks(call, queries, reduce=self.errors is not None, per_anchor=True)
 
@@ -466,6 +480,14 @@ class FittedTwin:
         blocks: list[AnchorEstimates] = self.map_estimates(lambda _, block: block, queries)
         indices, estimates, _, _ = zip(*blocks, strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
+
+    def predict_mean_of(self, transform: Transform, queries: Queries) -> Floats:
+        """(query, output): the weighted mean of the transformed estimates of the anchors."""
+
+        def predict_block(_: slice, block: AnchorEstimates) -> Floats:
+            return np.einsum("ij,ijk->ik", block.weights, block.estimates)
+
+        return np.concatenate(self.map_estimates(predict_block, queries, transform=transform))
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.

@@ -72,7 +72,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
     twinned or scikit-learn is loaded with a `VersionMismatchWarning`. `predict` of a loaded model
-    raises where a prediction is not finite, except that of a `TransformedTargetRegressor`.
+    raises where a prediction is not finite, except after a logarithm or another transformed target.
 
     Parameters
     ----------

@@ -12,9 +12,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
-from twinned import TwinRegressor
+from twinned import LogTargetRegressor, TwinRegressor
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
+from twinned.fitted.explanation import find_comparables
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)
 
@@ -101,16 +102,35 @@ def test_encoders_before_a_twin_are_refused(tmp_path, rng):
         to_onnx(pipeline.fit(X, X[:, 0]), tmp_path / "model.onnx")
 
 
-def test_the_logarithm_of_the_target(tmp_path, rows):
+@pytest.mark.parametrize("local_power", [0.0, 2.0])
+@pytest.mark.parametrize(
+    "twin",
+    [
+        TwinRegressor(BOOSTING, pairs=10, random_state=0),
+        TwinRegressor(BOOSTING, pairs=10, cv=3, random_state=0),
+        TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(5), weights="distance"),
+    ],
+    ids=["equal", "errors", "nearest"],
+)
+def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     X, y, new = rows
-    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
-    model = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp).fit(X, y)
-    mean, std = model.regressor_.predict(new, return_std=True)
+    model = LogTargetRegressor(twin).fit(X, y)
+    model.regressor_.local_power_ = local_power
+    new = np.concatenate([new, X[:2]])
+    mean, std = model.predict(new, return_std=True)
     to_onnx(model, tmp_path / "model.onnx", outputs=["std", "mean"])
     found = predict_onnx(tmp_path / "model.onnx", new)
-    np.testing.assert_allclose(found["mean"], model.predict(new))
-    np.testing.assert_allclose(found["std"], np.exp(mean) * std)  # by the delta method
-    model.set_params(func=np.sqrt, inverse_func=np.square).fit(X, y)
+    np.testing.assert_allclose(found["mean"], mean)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+    (cases,) = find_comparables(model, X[:1], 3)
+    total = sum(case.weight * case.estimate for case in cases.with_others)
+    assert total == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
+
+
+def test_other_transformations_of_the_target_are_refused(tmp_path, rows):
+    X, y, _ = rows
+    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
+    model = TransformedTargetRegressor(twin, func=np.sqrt, inverse_func=np.square).fit(X, y)
     with pytest.raises(TypeError, match=r"not by the logarithm; use func=np\.log"):
         to_onnx(model, tmp_path / "model.onnx")
 

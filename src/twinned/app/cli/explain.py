@@ -168,9 +168,8 @@ def _plain(value: object) -> Value:
 def _format_text(explained: Sequence[ExplainedRow], loaded: prediction.LoadedTwin) -> str:
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
     lines = [line for row in explained for line in (*format_grid(row, loaded.target, width), "")]
-    mean = "geometric mean" if loaded.transform.is_log else "mean"
     lines += ["A column is a known case: known value + adjustments = adjusted value."]
-    return "\n".join([*lines, f"The weighted {mean} of all adjusted values is the prediction."])
+    return "\n".join([*lines, "The weighted mean of all adjusted values is the prediction."])
 
 
 def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:

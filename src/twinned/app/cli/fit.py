@@ -12,12 +12,13 @@ import numpy as np
 import pandas as pd
 from sklearn import ensemble
 from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from twinned import save
 from twinned.app.cli import messages
 from twinned.app.cli.advise import leaderboard_lines
 from twinned.app.cli.options import MODELS, FitOptions, check_output_path, read_key
@@ -25,6 +26,7 @@ from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.exceptions import UnknownCategoryWarning
+from twinned.fitted.target import TargetTransform, split_target
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.formatting import aligned, format_number
 
@@ -53,10 +55,6 @@ def fit_command(options: FitOptions) -> None:
             fitted, results = _fit_blend(options, data)
         else:
             fitted, results = _fit(options, data)
-
-        from twinned import save
-        from twinned.fitted.target import split_target
-
         twin, _ = split_target(fitted)
         twin.target_name_ = options.target
         _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
@@ -106,7 +104,6 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
     from twinned.app.report.collect import leaderboard_content
     from twinned.diagnostics.blend_checks import DiagnosedRows
     from twinned.diagnostics.recommendation import choose_model
-    from twinned.fitted.target import TargetTransform
 
     transform = TargetTransform(options.log_target)
     blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
@@ -135,7 +132,6 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
 def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
     """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
     from twinned import NearestAnchors, TwinRegressor
-    from twinned.fitted.target import TargetTransform
 
     anchors: str | NearestAnchors = "all"
     if options.n_anchors is not None:
@@ -174,7 +170,6 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
     The settings are those of the twin; categories are one-hot encoded.
     """
     from twinned.diagnostics.twin_checks import plain_estimator
-    from twinned.fitted.target import TargetTransform
 
     plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
@@ -182,24 +177,21 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
         categorical = list(X.select_dtypes("category").columns)
         encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
         plain = make_pipeline(encoder, plain)
-    return TargetTransform(options.log_target).wrap(plain)
+    if not options.log_target:
+        return plain
+    return TransformedTargetRegressor(plain, func=np.log, inverse_func=np.exp)
 
 
 def _fit_rows(
     options: FitOptions, data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice
 ) -> None:
     """Fit a twin to rows of the training data."""
-    from twinned.fitted.target import TargetTransform
-
     bounds = {name: bound[rows] for name, bound in data.bounds.items()}
-    y, arguments = TargetTransform(options.log_target).fit_arguments(data.y[rows], **bounds)
-    model.fit(data.X.iloc[rows], y, **arguments)
+    model.fit(data.X.iloc[rows], data.y[rows], **bounds)
 
 
 def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the fitted twin, and the seconds of its fit and the errors of its cross-validation."""
-    from twinned.fitted.target import split_target
-
     known = np.flatnonzero(data.is_known)
     codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
     make = partial(make_twin, options, missing_values=bool(data.X.isna().any(axis=None)))
@@ -243,11 +235,11 @@ def _cross_validate(
     from twinned.diagnostics.recommendation import describe_estimator, describe_failure
     from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
-    from twinned.fitted.target import split_target
 
     censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
     by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
+    fitted_scale = np.empty_like(y) if options.log_target else by_twin
     with warnings.catch_warnings():
         # A category may be absent from the training rows of a fold; the saved model knows it.
         warnings.simplefilter("ignore", UnknownCategoryWarning)
@@ -261,8 +253,12 @@ def _cross_validate(
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
+            if options.log_target:
+                fitted_scale[test] = twins[-1].predict(X.iloc[test])
         whole, transform = split_target(fitted)
-        whole.set_out_of_fold(transform.apply(by_twin))
+        whole.set_out_of_fold(fitted_scale)
+        if whole.fitted_.errors is not None:  # by which `fitted` predicts
+            by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed).store_in()
     scores = {

@@ -469,9 +469,9 @@ class ExplainOptions(SavedModelOptions):
     For each row of the table, the known cases that are most like it are shown in a grid, one in
     each column: its known value, what each feature adds because it differs from this row, their
     sum, the adjusted value, and its weight. The last column has the means of all other cases. The
-    weighted mean of the adjusted values is the prediction; after --log-target, it is the geometric
-    mean. Below the grid is that of the cases shown alone. A row at the edge of the known rows or
-    outside of them is marked, as by twinned predict --applicability.
+    weighted mean of the adjusted values is the prediction. Below the grid is that of the cases
+    shown alone. A row at the edge of the known rows or outside of them is marked, as by
+    twinned predict --applicability.
 
     For example:
 

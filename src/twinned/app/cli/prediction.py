@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -26,11 +25,9 @@ from twinned.app.tables.reader import check_argument_order, read_table, reading_
 from twinned.app.tables.table import Table, join_names, to_csv
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ShiftWarning, require_extra
+from twinned.fitted.target import TargetTransform, predict_target, split_target
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
-
-if TYPE_CHECKING:
-    from twinned.fitted.target import TargetTransform
 
 Columns = dict[str, np.ndarray]  # of a result, by name
 Features = pd.DataFrame | np.ndarray  # of rows, as a model takes them
@@ -55,8 +52,6 @@ class LoadedTwin:
     @cached_property
     def transform(self) -> TargetTransform:
         """The transformation of the target; a ValueError if it is not the logarithm."""
-        from twinned.fitted.target import split_target
-
         try:
             return split_target(self.model)[1]
         except ValueError as error:
@@ -117,11 +112,10 @@ class LoadedTwin:
         A model of several outputs has one for each output.
         """
         if wanted.std:
-            mean, std = self.twin.predict(X, return_std=True)
-            columns = _name_outputs("prediction", self.transform.invert(mean))
-            columns |= _name_outputs("std", self.transform.invert_std(mean, std))
+            mean, std = predict_target(self.model, X, return_std=True)
+            columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
         else:
-            columns = _name_outputs("prediction", self.model.predict(X))
+            columns = _name_outputs("prediction", predict_target(self.model, X))
         if wanted.interval is not None:
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows

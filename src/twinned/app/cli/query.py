@@ -13,6 +13,7 @@ from twinned.app.cli.options import QueryOptions
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import read_table
 from twinned.app.tables.table import Table
+from twinned.fitted.target import predict_target
 
 
 def query_command(options: QueryOptions) -> None:
@@ -47,10 +48,11 @@ def _select_rows(
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
     selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)
     chosen = safe_indexing(X, selected)
-    mean, std = twin.predict_error(chosen)
+    _, std = twin.predict_error(chosen)
+    mean = predict_target(loaded.model, chosen)
     return selected, {
         "row": np.array(table.lines)[selected],
-        "prediction": transform.invert(mean),
+        "prediction": mean,
         "std": transform.invert_std(mean, std),
         "probability_better": twin.probability_better(chosen, best, maximize=maximize),
     }

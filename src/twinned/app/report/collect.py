@@ -26,7 +26,7 @@ from twinned.fitted.explanation import (
     tabulate_estimates,
 )
 from twinned.fitted.known_values import TargetRange
-from twinned.fitted.target import split_target
+from twinned.fitted.target import TargetTransform, split_target
 from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
 from twinned.models.resources import row_blocks
 from twinned.rows.folds import distinct_rows
@@ -215,9 +215,9 @@ def comparable_rows(
     anchors, domain = replace(fitted.anchors, labels=shown["name"].tolist()), fitted.anchors.domain
     rows = np.sort(rng.permutation(len(table))[:MAX_QUERIES])
     predicted = target.apply(table["prediction"].to_numpy())
-    comparables = _tabulate_out_of_fold(fitted, rows, predicted, table["fold"].to_numpy())
-    adjustments = _adjustments(fitted, rows, comparables, seconds)
-    found = group_cases(comparables, adjustments, anchors, names, target)
+    comparables = _tabulate_out_of_fold(fitted, target, rows, predicted, table["fold"].to_numpy())
+    adjustments = _adjustments(fitted, target, rows, comparables, seconds)
+    found = group_cases(comparables, adjustments, anchors, names)
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
     records, content = shown.to_dict("records"), []
@@ -236,13 +236,13 @@ def comparable_rows(
 
 
 def _tabulate_out_of_fold(
-    fitted: FittedTwin, rows: Indices, predicted: Floats, fold: Indices
+    fitted: FittedTwin, target: TargetTransform, rows: Indices, predicted: Floats, fold: Indices
 ) -> pd.DataFrame:
     """Return the comparables of rows as `explain` does, from the anchors of other folds.
 
     `predicted` and `fold` (anchor,) are of all anchors. The weights are those of `explain`. The
     weighted mean of the errors of the anchors is subtracted, so that the weighted mean of the
-    estimates is the prediction.
+    estimates is the prediction. All values are in units of y.
     """
     anchors, errors = fitted.anchors, np.asarray(fitted.errors)
     power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
@@ -254,17 +254,21 @@ def _tabulate_out_of_fold(
         pairs = np.ix_(own, known)
         weights = shares[pairs]
         indices = np.broadcast_to(np.arange(len(known)), weights.shape)
-        means = predicted[rows[own], None, None] - (weights @ errors[known])[:, None]
-        block = AnchorEstimates(indices, means + errors[known], weights, distances[pairs])
+        mean_errors = target.apply(weights @ target.invert(errors[known]))
+        means = predicted[rows[own], None, None] - mean_errors[:, None]
+        estimates = target.invert(means + errors[known])
+        block = AnchorEstimates(indices, estimates, weights, distances[pairs])
         copies = distinct_rows(content[known])
-        span, targets = slice(0, len(own)), anchors.targets[known]
+        span, targets = slice(0, len(own)), target.invert(anchors.targets[known])
         table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)
         is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
         tables.append(table.assign(query=own[table["query"]], anchor=np.where(is_case, anchor, -1)))
     return pd.concat(tables, ignore_index=True)
 
 
-def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds: float) -> Floats:
+def _adjustments(
+    fitted: FittedTwin, target: TargetTransform, rows: Indices, table: pd.DataFrame, seconds: float
+) -> Floats:
     """Return (row of a table of comparables, feature) what adds to its differences.
 
     They are NaN for all other cases, and where the time did not suffice.
@@ -279,7 +283,9 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
         pairs = rows[own["query"]], own["anchor"].to_numpy()
         first, second = (fitted.queries(fitted.anchors.X[indices]) for indices in pairs)
         attributed = attribute_difference(fitted, first, second)[..., 0]
-        adjustments[own.index] = scale_to(attributed, own["difference"].to_numpy())
+        known_y, estimates = own[["anchor_y", "estimate"]].to_numpy().T
+        scaled = scale_to(attributed, target.apply(estimates) - target.apply(known_y))
+        adjustments[own.index] = target.invert_adjustments(scaled, known_y, estimates)
     return adjustments
 
 

@@ -68,7 +68,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     Parameters
     ----------
     model : fitted twin
-        With one output; or a `TransformedTargetRegressor` around a twin, with log and exp.
+        With one output; or a `LogTargetRegressor`.
     name : str, default="model"
         The title of the page.
     """

@@ -1,5 +1,5 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing";
-let columns = [], inputs = [], intervals = false, calibrated = false, logTarget = false, target = "y", lowerBound = null, upperBound = null;
+let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -145,7 +145,7 @@ async function predict(event) {
     byId("alone").textContent = `Prediction ${format(value)}; from the cases shown alone ` +
       `${format(alone)} (${percent(share)} of the weight).`;
     byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
-      `value and additions sum to the estimate. The weighted ${logTarget ? "geometric " : ""}mean of all estimates is the prediction.`;
+      `value and additions sum to the estimate. The weighted mean of all estimates is the prediction.`;
     drawComparables(comparables, value);
     fillTable(comparables, others);
     byId("comparables").hidden = false;
@@ -193,7 +193,7 @@ function offerNewCategory(select, name, index) {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated, log_target: logTarget } = about);
+  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
   byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");

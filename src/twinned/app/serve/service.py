@@ -7,6 +7,7 @@ import copy
 import os
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -94,23 +95,26 @@ class PredictionService:
         return self._calibration
 
     def predict(self, rows: ParsedRows, intervals: bool = False) -> Floats:
-        """Return predictions of parsed rows on the scale of the fitted target.
+        """Return predictions of parsed rows (row, column).
 
-        They are (row, column): mean, standard deviation, which is raw unless the twin is a blend,
-        and with `intervals` the error scale.
+        They are the prediction in units of y, and on the scale of the fitted target the mean, the
+        standard deviation, which is raw unless the twin is a blend, and with `intervals` the error
+        scale.
         """
-        X = self.schema.to_table(rows)
+        X, twin = self.schema.to_table(rows), self._twin
         with refuse_value_errors():
-            if intervals:
-                return np.column_stack(self._twin.predict_error_scale(X))
-            return np.column_stack(self._twin.predict(X, return_std=True))
+            raw = partial(twin.predict, return_std=True)
+            parts = (twin.predict_error_scale if intervals else raw)(X)
+            if not self._target.is_log:
+                return np.column_stack([parts[0], *parts])
+            return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
-        target, (mean, std) = self._target, predictions.T[:2]
-        columns = {"prediction": target.invert(mean), "std": target.invert_std(mean, std)}
+        target, (value, mean, std) = self._target, predictions.T[:3]
+        columns = {"prediction": value, "std": target.invert_std(value, std)}
         if confidence is not None:
-            ends = self.calibration(confidence).interval(mean, predictions[:, 2], confidence)
+            ends = self.calibration(confidence).interval(mean, predictions[:, 3], confidence)
             columns["low"], columns["high"] = target.invert(ends).T
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}

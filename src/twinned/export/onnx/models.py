@@ -44,7 +44,7 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
-        elif type(model) is TransformedTargetRegressor:
+        elif isinstance(model, TransformedTargetRegressor):
             try:
                 model, target = split_target(model)
             except ValueError as error:
@@ -69,11 +69,7 @@ def assemble(
     for scaler in scalers:
         matrix = add_scaler(scaler, matrix)
     needs_std = "std" in names or confidence is not None
-    tensors = _add_outputs(model, matrix, confidence, needs_std)
-    if target.is_log:  # the standard deviation by the delta method
-        log_std = tensors.pop("std")
-        tensors = {name: tensor.apply("Exp") for name, tensor in tensors.items()}
-        tensors["std"] = tensors["mean"] * log_std
+    tensors = _add_outputs(model, matrix, confidence, needs_std, target)
     tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
     if clash := {info.name for info in infos} & set(tensors):
         refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
@@ -98,7 +94,11 @@ def assemble(
 
 
 def _add_outputs(
-    model: Model, matrix: Tensor, confidence: float | None, needs_std: bool
+    model: Model,
+    matrix: Tensor,
+    confidence: float | None,
+    needs_std: bool,
+    target: TargetTransform,
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
     is_blend = isinstance(model, AutoTwinRegressor)
@@ -108,29 +108,40 @@ def _add_outputs(
     if needs_calibration and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
         refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
-    mean, std = _add_prediction(model, matrix, needs_std)
-    if stored is None or not needs_std:
-        return {"mean": mean, "std": std}
-    scale = _add_error_scale(stored, matrix, mean, std)
-    if is_blend:
-        std = scale * np.sqrt(np.mean(stored.scores**2))
-    outputs = {"mean": mean, "std": std}
-    if confidence is not None:
-        half_width = scale * stored.quantile(confidence)
-        outputs |= {"lower": mean - half_width, "upper": mean + half_width}
-    return outputs
+    mean, std, exponential = _add_prediction(model, matrix, needs_std, target.is_log)
+    ends: dict[str, Tensor] = {}
+    if stored is not None and needs_std:
+        scale = _add_error_scale(stored, matrix, mean, std)
+        if is_blend:
+            std = scale * np.sqrt(np.mean(stored.scores**2))
+        if confidence is not None:
+            half_width = scale * stored.quantile(confidence)
+            ends = {"lower": mean - half_width, "upper": mean + half_width}
+    if not target.is_log:
+        return {"mean": mean, "std": std, **ends}
+    # the standard deviation by the delta method; networks without anchors have one estimate
+    value = mean.apply("Exp") if exponential is None else exponential
+    ends = {name: end.apply("Exp") for name, end in ends.items()}
+    return {"mean": value, "std": value * std, **ends}
 
 
-def _add_prediction(model: BaseEstimator, matrix: Tensor, needs_std: bool = True) -> Prediction:
-    """Mean and std (row, output) of encoded rows, of any model of twinned."""
+def _add_prediction(
+    model: BaseEstimator, matrix: Tensor, needs_std: bool = True, is_log: bool = False
+) -> Prediction:
+    """The prediction (row, output) of encoded rows, of any model of twinned.
+
+    With `is_log`, also the mean of the exponentials of the estimates from anchors.
+    """
     if isinstance(model, AutoTwinRegressor):
-        return _add_blend(model, matrix, needs_std)
+        return _add_blend(model, matrix, needs_std, is_log)
     if isinstance(model, BaseTwin):
-        return add_twin(model.fitted_, matrix)
+        return add_twin(model.fitted_, matrix, is_log)
     return add_networks(model.plain_networks(), read_schema(model), matrix)
 
 
-def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Prediction:
+def _add_blend(
+    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, is_log: bool
+) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
     if model.replicate_correlation_ > 0:
         reason = "the blend moves predictions of known rows towards their values"
@@ -141,11 +152,11 @@ def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Pre
     used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))
     predictions = concatenate([_add_member(members[i], matrix) for i in used])
     of_members = predictions @ weights[used][:, None]
-    mean = add_errors(model.fitted_, matrix, of_members)
-    if not needs_std:
-        return Prediction(mean, mean * 0.0)
-    apart = predictions - of_members
-    return Prediction(mean, (apart * apart @ spread_weights[used][:, None]).apply("Sqrt"))
+    std = of_members * 0.0
+    if needs_std:
+        apart = predictions - of_members
+        std = (apart * apart @ spread_weights[used][:, None]).apply("Sqrt")
+    return add_errors(model.fitted_, matrix, Prediction(of_members, std), is_log)
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Networks compute in float32, as they were trained, all members at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +31,14 @@ Differences = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Prediction(NamedTuple):
-    """Mean and standard deviation, (row, output) each."""
+    """Mean and standard deviation, (row, output) each.
+
+    `exponential` is the mean of the exponentials, where it is wanted.
+    """
 
     mean: Tensor
     std: Tensor
+    exponential: Tensor | None = None
 
 
 def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Prediction:
@@ -43,23 +48,27 @@ def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Pre
     return Prediction(mean, mean_of(apart * apart).apply("Sqrt"))
 
 
-def add_twin(state: FittedTwin, matrix: Tensor) -> Prediction:
-    """Add the prediction of a twin: encoded rows (row, feature) → mean and std (row, output)."""
-    rows = split_rows(state.anchors.schema, matrix)
-    predict_query = _TwinGraph(matrix.graph, state).predict_query
-    mean, std = matrix.graph.map_rows(predict_query, rows)
-    return Prediction(add_errors(state, matrix, mean), std)
+def add_twin(state: FittedTwin, matrix: Tensor, is_log: bool) -> Prediction:
+    """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
+    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
+    prediction = Prediction(*matrix.graph.map_rows(twin.predict_query, rows))
+    return add_errors(state, matrix, prediction, is_log)
 
 
-def add_errors(state: FittedTwin, matrix: Tensor, mean: Tensor) -> Tensor:
-    """Add the weighted mean of the out-of-fold errors of the anchors to (row, output) means."""
+def add_errors(
+    state: FittedTwin, matrix: Tensor, prediction: Prediction, is_log: bool
+) -> Prediction:
+    """The weighted mean of the prediction plus the out-of-fold errors of the anchors."""
     if state.errors is None:
-        return mean
+        return prediction
+    mean, std, _ = prediction
     if state.local_weights is None:
-        return mean + np.average(state.errors, axis=0, weights=state.anchors.weights)
-    rows = split_rows(state.anchors.schema, matrix)
-    errors, share = matrix.graph.map_rows(_TwinGraph(matrix.graph, state).mean_error, rows)
-    return mean * (1.0 - share) + errors
+        average = partial(np.average, axis=0, weights=state.anchors.weights)
+        exponential = mean.apply("Exp") * average(np.exp(state.errors)) if is_log else None
+        return Prediction(mean + average(state.errors), std, exponential)
+    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
+    of_all, *exponential_of_all = matrix.graph.map_rows(twin.average_estimates, rows, mean)
+    return Prediction(of_all, std, *exponential_of_all)
 
 
 def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
@@ -75,8 +84,8 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
 class _TwinGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
-    def __init__(self, graph: Graph, state: FittedTwin) -> None:
-        self._graph, self._state = graph, state
+    def __init__(self, graph: Graph, state: FittedTwin, is_log: bool) -> None:
+        self._graph, self._state, self._is_log = graph, state, is_log
         self._rows = split_rows(state.anchors.schema, graph.matrix(state.anchors.X))
         self._known_y = graph.matrix(state.anchors.targets)
         if isinstance(state.model, SklearnDifferenceModel):
@@ -84,10 +93,11 @@ class _TwinGraph:
         elif isinstance(state.model, NeuralDifferenceModel):
             self._differences = self._neural_differences(state.model)
 
-    def mean_error(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """(output,) locally weighted mean of the errors of the anchors, and (1,) a share.
+    def average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
+        """(output,): locally weighted mean of the estimates, and of their exponentials.
 
-        The share is that of anchors that equal the query, whose known values stand for errors.
+        They are the mean plus the errors of the anchors, and the known value of an anchor that
+        equals the query.
         """
         assert self._state.local_weights is not None
         assert self._state.errors is not None
@@ -98,11 +108,13 @@ class _TwinGraph:
             weights = weights * self._graph.constant(given)
         shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
         is_equal = distances.add_axis(1).apply("Equal", 0.0)
-        values = is_equal.apply("Where", self._known_y, self._graph.constant(self._state.errors))
-        return (shares * values).sum(0), (shares * is_equal.cast(DOUBLE)).sum(0)
+        estimates = mean + self._graph.constant(self._state.errors)
+        estimates = is_equal.apply("Where", self._known_y, estimates)
+        wanted = [estimates, estimates.apply("Exp")] if self._is_log else [estimates]
+        return [(shares * values).sum(0) for values in wanted]
 
-    def predict_query(self, query: Tensor) -> Prediction:
-        """(output,): mean and std of one query (row column,)."""
+    def predict_query(self, query: Tensor) -> list[Tensor]:
+        """(output,): the prediction of one query (row column,)."""
         indices, distances, known_y = None, None, self._known_y
         if self._state.nearest is not None:
             k, metric = self._state.nearest
@@ -112,12 +124,19 @@ class _TwinGraph:
         share = self._share(query, indices, distances)
         members = self._state.model.member_weights[:, None]
 
+        def mean_of_anchors(values: Tensor) -> Tensor:
+            """(..., anchor, output) → (..., output)."""
+            return values.mean(-2) if share is None else (values * share).sum(-2)
+
         def mean_of(values: Tensor) -> Tensor:
             """(member, anchor, output) → (output,)."""
-            by_member = values.mean(1) if share is None else (values * share).sum(1)
-            return (by_member * members).sum(0)
+            return (mean_of_anchors(values) * members).sum(0)
 
-        return weighted_moments(estimates, mean_of)
+        mean, std, _ = weighted_moments(estimates, mean_of)
+        if not self._is_log or self._state.errors is not None:
+            return [mean, std]
+        of_members = (estimates * members[..., None]).sum(0)
+        return [mean, std, mean_of_anchors(of_members.apply("Exp"))]
 
     # --- differences --------------------------------------------------------------------------
 
