@@ -29,6 +29,7 @@ import os
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
@@ -111,9 +112,10 @@ def sparsification(errors, std):
 
 def run_trees(dataset, seed, model):
     (X, y), (X_test, y_test) = split_table(dataset, seed)
-    models = [
-        TwinRegressor(random_state=0, n_jobs=1).fit(*own) for own in training_sets(X, y, seed)
-    ]
+    twin = TwinRegressor(random_state=0, n_jobs=1)
+    *of_folds, whole, part = training_sets(X, y, seed)
+    models = [twin.clone_for_folds().fit(*own) for own in of_folds]  # as `cross_conformal` does
+    models += [clone(twin).fit(*own) for own in (whole, part)]
     found = evaluate(models, X, y, X_test, y_test, seed)
     forest = RandomForestRegressor(300, random_state=0).fit(X, y)
     trees = np.array([tree.predict(X_test) for tree in forest.estimators_])
