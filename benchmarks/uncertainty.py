@@ -29,7 +29,7 @@ import os
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
@@ -57,11 +57,14 @@ def training_sets(X, y, seed):
     return [(X[own], y[own]) for own in rows]
 
 
-class CachedPredictions:
+class CachedPredictions(BaseEstimator):
     """A fitted model that predicts the same rows only once."""
 
     def __init__(self, model):
         self.model_, self.anchors_y_, self._cache = model, model.anchors_y_, {}
+
+    def fit(self, X, y):  # scikit-learn asks for it, to check that the model is fitted
+        return self
 
     def predict(self, X, return_std=False):
         key = X.tobytes()
