@@ -14,8 +14,8 @@ The paper's nine sets and first splits: each model is fitted to the 80 % and exp
 
 Results: `benchmarks/results/comparables.csv` and `.md`.
 
-    python -m benchmarks.comparables --jobs 16                              # two core-hours
-    python -m benchmarks.comparables --jobs 16 --models "tree twin" --splits 25
+    python -m benchmarks.comparables --jobs 16                              # a core-hour
+    python -m benchmarks.comparables --jobs 16 --models "tree twin" --splits 25  # another
     python -m benchmarks.comparables --only-table
 """
 

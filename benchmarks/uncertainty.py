@@ -1,7 +1,7 @@
 """Coverage and width of prediction intervals, and how well standard deviations rank errors.
 
-The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeuralRegressor` with
-`effort="fast"`. On the 80 %:
+The nine sets and 25 splits (16 of the tree twin are committed). Models: the default `TwinRegressor`
+and `TwinNeuralRegressor` with `effort="fast"`. On the 80 %:
 
 - *cross*: `cross_conformal` with ten folds and its default, learned width;
 - *constant*: *cross* with intervals of one width;
@@ -17,7 +17,7 @@ better), beside a random forest of 300 trees with the spread of its trees.
 Neural models of all splits and folds are fitted at once (`fit_many`), best on a GPU. Results:
 `benchmarks/results/uncertainty.csv` and `.md`; `uncertainty_others` is of tables outside the paper.
 
-    python -m benchmarks.uncertainty --models tree --jobs 16     # about three core-hours
+    python -m benchmarks.uncertainty --models tree --jobs 16     # about six core-hours
     python -m benchmarks.uncertainty --models neural             # minutes of one GPU
     python -m benchmarks.uncertainty --only-table
     python -m benchmarks.uncertainty --output benchmarks/results/uncertainty_others.csv \\
