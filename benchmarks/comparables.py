@@ -87,7 +87,7 @@ def summary(runs):
     largest = runs.groupby("model")["largest_difference"].max()
 
     def table(values, digits, last, counts):
-        rows = [[key, *(f"{value:{digits}}" for value in values.loc[key])] for key in KEYS]
+        rows = [[key, *(f"{value:{digits}}" for value in row)] for key, row in values.iterrows()]
         rows.append([last, *(f"**{counts[name]}**" for name in models)])
         return harness.markdown_table(["", *models.values()], rows)
 
