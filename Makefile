@@ -123,13 +123,15 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_counts
 
 # Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
-bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels
+bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels, comparables
 	$(BIN)/python -m benchmarks.accuracy_trees --models twin forest extra-trees lightgbm boosting
 	$(BIN)/python -m benchmarks.table4
 	$(BIN)/python -m paper run S
 	$(BIN)/python -m benchmarks.uncertainty
 	$(BIN)/python -m benchmarks.active_learning
 	$(BIN)/python -m benchmarks.anchor_weights
+	$(BIN)/python -m benchmarks.comparables
+	$(BIN)/python -m benchmarks.comparables --models "tree twin" --splits 25
 
 # Beside PyTorch and RealMLP, which nothing else here needs, so they are no part of constraints.txt:
 # first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.

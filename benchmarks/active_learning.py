@@ -1,10 +1,11 @@
 """Active learning from 20 labels to 200 in 12 batches, beside random choice.
 
 The paper's splits 0 to 9: labels are taken from the 80 %, errors are of the 20 %. The first 20 are
-drawn at random, the same for all; then 12 batches of 15. The default `TwinRegressor` chooses by
-each strategy of `twinned.query`; a random forest chooses by the spread of its trees and a Gaussian
-process by its standard deviation, each of which predicts for itself. Compared is the mean over
-batches of test RMSE (the area under its curve), as a ratio to the same model with random choice.
+drawn at random, the same for all; then 12 batches of 15. `TwinRegressor(cv=0)` chooses by each
+strategy of `twinned.query`; folds would not change its standard deviation. A random forest chooses
+by the spread of its trees and a Gaussian process by its standard deviation, each of which predicts
+for itself. Compared is the mean over batches of test RMSE (the area under its curve), as a ratio to
+the same model with random choice.
 Results: `benchmarks/results/active_learning.csv` and `.md`.
 
     python -m benchmarks.active_learning --jobs 16        # about three core-hours
@@ -38,7 +39,7 @@ CHOICES = {
 
 def make_model(kind, n_features):
     if kind == "twin":
-        return TwinRegressor(random_state=0, n_jobs=1)
+        return TwinRegressor(cv=0, random_state=0, n_jobs=1)
     if kind == "forest":
         return RandomForestRegressor(100, random_state=0)
     kernel = ConstantKernel() * RBF(np.ones(n_features)) + WhiteKernel(1e-2)

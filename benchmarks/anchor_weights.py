@@ -3,14 +3,16 @@
 The paper's first splits. Of each 80 % a twin is fitted on three quarters; the last quarter is held
 out for the weights that are learned. A twin that is fitted on all of these labels and weights all
 anchors alike is the reference. All figures are test RMSE as a ratio to equal weights of the same
-twin.
+twin. What is weighted are known values plus predicted differences, as by `weights` of a twin.
 
 - *distance*: the inverse of the distance, on standardised features;
 - *variance*, *least squares*: `paper.learned_weights` from the quarter that was held out;
 - *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over random b (the paper's);
 - *process*: the inverse variance that a Gaussian process gives to y(x) − y(a) before it sees any
   label, with its noise (the paper suggests it);
-- *members*: the inverse variance over the members of a neural twin of F(x, a) (the paper's).
+- *members*: the inverse variance over the members of a neural twin of F(x, a) (the paper's);
+- *local*: the default of `TwinRegressor()`, without any held-out quarter. It weights estimates by
+  the out-of-fold errors of anchors, near ones more where that predicts the errors of other folds.
 
 Results: `benchmarks/results/anchor_weights.csv` and `.md`.
 
@@ -34,16 +36,24 @@ from twinned import TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 
 COLUMNS = ["dataset", "seed", "twin", "way", "rmse:.6g"]
+
+
+def equal_weights(distances, estimates, indices):
+    """Equal weights of the differences; estimates by `weights="uniform"` are out of fold."""
+    return np.ones_like(distances)
+
+
 TWINS = {
-    "default": lambda: TwinRegressor(random_state=0, n_jobs=1),
+    "default": lambda: TwinRegressor(weights=equal_weights, random_state=0, n_jobs=1),
     "forest": lambda: TwinRegressor(
         RandomForestRegressor(50, min_samples_leaf=2, max_features=0.5, random_state=0),
         pairs=50,
         random_state=0,
     ),
-    "neural": lambda: TwinNeuralRegressor(effort="fast", random_state=0),
+    "neural": lambda: TwinNeuralRegressor(effort="fast", weights=equal_weights, random_state=0),
 }
-WAYS = ["distance", "variance", "least squares", "loops", "process", "members", "all labels"]
+WAYS = ["distance", "variance", "least squares", "loops", "process", "members", "local"]
+WAYS += ["all labels"]
 
 
 def weighted_mean(estimates, weights):
@@ -110,6 +120,9 @@ def run_split(dataset, seed, kind):
     if kind == "neural":
         weights["members"] = member_weights(twin, X_test)
     errors = {way: rmse(weighted_mean(estimates, own), y_test) for way, own in weights.items()}
+    if kind == "default":
+        local = TwinRegressor(random_state=0, n_jobs=1).fit(X[train], y[train])
+        errors["local"] = rmse(local.predict(X_test), y_test)
     errors["all labels"] = rmse(TWINS[kind]().fit(X[order], y[order]).predict(X_test), y_test)
     return [{"way": way, "rmse": error} for way, error in errors.items()]
 
@@ -119,8 +132,9 @@ def summary(runs):
         "# Weights of anchors",
         "",
         "Test RMSE as a ratio to equal weights of the same twin, means over the splits that were "
-        "run; the twin was fitted on three quarters of the 80 %. *All labels*: equal weights, and "
-        "the last quarter used for fitting too. `python -m benchmarks.anchor_weights`.",
+        "run; the twin was fitted on three quarters of the 80 %. *Local*: the default of "
+        "`TwinRegressor()`, by out-of-fold errors. *All labels*: equal weights, and the last "
+        "quarter used for fitting too. `python -m benchmarks.anchor_weights`.",
     ]
     for kind, own in runs.groupby("twin"):
         table = own.pivot_table(index=["dataset", "seed"], columns="way", values="rmse")

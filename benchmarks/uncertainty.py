@@ -1,7 +1,7 @@
 """Coverage and width of prediction intervals, and how well standard deviations rank errors.
 
-The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeuralRegressor` with
-`effort="fast"`. On the 80 %:
+The nine sets and 25 splits (16 of the tree twin are committed). Models: the default `TwinRegressor`
+and `TwinNeuralRegressor` with `effort="fast"`. On the 80 %:
 
 - *cross*: `cross_conformal` with ten folds and its default, learned width;
 - *constant*: *cross* with intervals of one width;
@@ -17,7 +17,7 @@ better), beside a random forest of 300 trees with the spread of its trees.
 Neural models of all splits and folds are fitted at once (`fit_many`), best on a GPU. Results:
 `benchmarks/results/uncertainty.csv` and `.md`; `uncertainty_others` is of tables outside the paper.
 
-    python -m benchmarks.uncertainty --models tree --jobs 16     # about three core-hours
+    python -m benchmarks.uncertainty --models tree --jobs 16     # about six core-hours
     python -m benchmarks.uncertainty --models neural             # minutes of one GPU
     python -m benchmarks.uncertainty --only-table
     python -m benchmarks.uncertainty --output benchmarks/results/uncertainty_others.csv \\
@@ -29,6 +29,7 @@ import os
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
@@ -56,11 +57,14 @@ def training_sets(X, y, seed):
     return [(X[own], y[own]) for own in rows]
 
 
-class CachedPredictions:
+class CachedPredictions(BaseEstimator):
     """A fitted model that predicts the same rows only once."""
 
     def __init__(self, model):
         self.model_, self.anchors_y_, self._cache = model, model.anchors_y_, {}
+
+    def fit(self, X, y):  # scikit-learn asks for it, to check that the model is fitted
+        return self
 
     def predict(self, X, return_std=False):
         key = X.tobytes()
@@ -111,9 +115,10 @@ def sparsification(errors, std):
 
 def run_trees(dataset, seed, model):
     (X, y), (X_test, y_test) = split_table(dataset, seed)
-    models = [
-        TwinRegressor(random_state=0, n_jobs=1).fit(*own) for own in training_sets(X, y, seed)
-    ]
+    twin = TwinRegressor(random_state=0, n_jobs=1)
+    *of_folds, whole, part = training_sets(X, y, seed)
+    models = [twin.clone_for_folds().fit(*own) for own in of_folds]  # as `cross_conformal` does
+    models += [clone(twin).fit(*own) for own in (whole, part)]
     found = evaluate(models, X, y, X_test, y_test, seed)
     forest = RandomForestRegressor(300, random_state=0).fit(X, y)
     trees = np.array([tree.predict(X_test) for tree in forest.estimators_])

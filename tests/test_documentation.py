@@ -291,6 +291,19 @@ def test_neural_figures_match_the_results():
         assert values == [*(f"{mean[key, model]:.4g}" for model in models), f"{ratio:.3f}"]
 
 
+def test_figures_of_trees_and_networks_match_the_results():
+    files = ("accuracy_trees", "accuracy_neural")
+    runs = pd.concat([pd.read_csv(ROOT / f"benchmarks/results/{name}.csv") for name in files])
+    mean = runs.groupby(["dataset", "model"])["rmse"].mean()
+    models = ("twin", "twin:fast", "twin:balanced", "catboost")
+    rows = cells((ROOT / "docs/trees-or-networks.md").read_text(encoding="utf-8"))
+    shown = {row[0]: [cell.strip("*") for cell in row[2:]] for row in rows if row[0] in KEYS}
+    for key in KEYS:
+        n_decimals = [len(cell.partition(".")[2]) for cell in shown[key]]
+        pairs = zip(models, n_decimals, strict=True)
+        assert shown[key] == [f"{mean[key, model]:.{n}f}" for model, n in pairs]
+
+
 def test_figures_of_blends_match_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_auto.csv")
     runs = runs[runs["effort"] == "thorough"]
