@@ -99,7 +99,10 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         trained = _train_members(config, group, members, max_steps)
         weights = [finite / finite.sum() for finite in map(converged, trained)]
     each = zip(selections, members, trained, weights, strict=True)
-    return [selection.make_ensemble(config.shape, *own) for selection, *own in each]
+    return [
+        selection.make_ensemble(config.shape, own, networks, weight)
+        for selection, own, networks, weight in each
+    ]
 
 
 def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
