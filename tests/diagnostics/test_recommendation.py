@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor
+from twinned.diagnostics.errors import comparison_table
 from twinned.diagnostics.recommendation import (
     choose_model,
     describe_contribution,
@@ -133,6 +134,37 @@ def test_a_random_target_is_not_predicted(seed):
     assert "Twinning" not in recommendation.summary
     assert recommendation.conclusion == "no prediction"
     assert model.member_names_ == recommendation.members
+
+
+def test_local_weights_have_an_error_of_their_own():
+    X = np.random.RandomState(0).uniform(size=(80, 1))
+    blend = AutoTwinRegressor(members=["ridge"], cv=4, random_state=0).fit(X, np.sin(9 * X[:, 0]))
+    recommendation, model = choose_model(blend)
+    assert model.local_power_ > 0
+    assert "Near known cases have more weight" in recommendation.summary
+    board = comparison_table(blend, model, TargetTransform(), {}).set_index("model")
+    assert board["recommended"].tolist() == [True, False, False]
+    table = model.out_of_fold()
+    error = np.sqrt(np.mean((table["prediction"] - table["y"]) ** 2))
+    assert board.loc["ridge, local weights", "rmse"] == pytest.approx(error)
+    assert error < 0.5 * board.loc["ridge", "rmse"]
+
+
+def test_errors_of_a_logarithm_are_called_so():
+    rng = np.random.RandomState(0)
+    X = rng.uniform(size=(60, 2))
+    members = ["ridge", ("tree", DecisionTreeRegressor(max_depth=3, random_state=0))]
+    blend = AutoTwinRegressor(members=members, cv=3, random_state=0)
+    blend.fit(X, X[:, 0] + (X[:, 1] > 0.5) + 0.1 * rng.normal(size=60))
+    assert "its error (RMSE) is " in choose_model(blend)[0].reason
+    found = choose_model(blend, TargetTransform(is_log=True))[0]
+    assert "its error of the logarithm (RMSE) is " in found.reason
+
+
+def test_twins_without_weight_are_called_so():
+    contribution = {"ratio": 1.0, "lower": 1.0, "upper": 1.0}
+    text = describe_contribution(contribution, "does not help")
+    assert text == "Twinning does not help: twins have no weight in the blend."
 
 
 def test_large_errors_of_few_rows_hide_no_prediction():

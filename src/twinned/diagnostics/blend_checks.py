@@ -144,7 +144,7 @@ class BlendChecks:
 
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
-        self.recommendation, self.twin = choose_model(self.blend)
+        self.recommendation, self.twin = choose_model(self.blend, self.transform)
 
     def run(self) -> Self:
         """Run the checks."""

@@ -17,6 +17,7 @@ from twinned.rows.schema import Floats, Indices
 Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
 
 BLEND, MEAN = "blend", "mean of y"
+LOCAL = ", local weights"  # of known cases; after the name of a single member
 _CONFIDENCE = 0.95  # of the interval of a ratio
 _MIN_GROUPS = 5
 
@@ -157,13 +158,14 @@ def comparison_table(
     y = transform.invert(fitted_y)
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
-    single = len(weights) == 1
+    single = len(weights) == 1 and not recommended.local_power_
     fitted = [
         (name, members[name], weights.get(name, 0.0), seconds[name], single and name in weights)
         for name in blend.member_names_
     ]
     if not single:
-        fitted.append((BLEND, blended["prediction"], np.nan, seconds[list(weights)].sum(), True))
+        name = BLEND if len(weights) > 1 else f"{recommended.member_names_[0]}{LOCAL}"
+        fitted.append((name, blended["prediction"], np.nan, seconds[list(weights)].sum(), True))
     models = [
         (name, transform.invert_mean(mean.to_numpy(), fitted_y), *more)
         for name, mean, *more in fitted

@@ -14,7 +14,7 @@ from twinned.diagnostics.errors import Numbers, Ratio, format_percent, predict_m
 from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
-from twinned.fitted.target import TargetTransform
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
 
 HELPS, HURTS, UNCLEAR, UNKNOWN = "helps", "does not help", "no clear difference", "unknown"
@@ -56,17 +56,27 @@ class Recommendation(NamedTuple):
         return f"{self.reason} {self.twins}".rstrip()
 
 
-def choose_model(blend: AutoTwinRegressor) -> tuple[Recommendation, AutoTwinRegressor]:
+def choose_model(
+    blend: AutoTwinRegressor, transform: TargetTransform = IDENTITY
+) -> tuple[Recommendation, AutoTwinRegressor]:
     """Return the recommendation for a fitted blend, and the model of the recommended members.
 
-    It is calibrated. Where it is no better than the mean, the recommendation states only that.
+    It is calibrated. Where it is no better than the mean, the recommendation states only that. The
+    errors are those of the fitted target, which is transformed.
     """
     recommendation = recommend(blend)
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     table = twin.out_of_fold()
     if failure := describe_failure(table["prediction"].to_numpy(), table["y"].to_numpy()):
-        recommendation = Recommendation(recommendation.members, NO_PREDICTION, failure, "")
-    return recommendation, twin
+        return Recommendation(recommendation.members, NO_PREDICTION, failure, ""), twin
+    reason, twins = recommendation.reason, recommendation.twins
+    if transform.is_log:
+        reason, twins = (
+            text.replace("error", "error of the logarithm", 1) for text in (reason, twins)
+        )
+    if twin.local_power_:
+        reason += " Near known cases have more weight, as their errors are alike."
+    return Recommendation(recommendation.members, recommendation.conclusion, reason, twins), twin
 
 
 def describe_failure(predicted: Floats, y: Floats) -> str:
@@ -168,6 +178,8 @@ def describe_contribution(contribution: Numbers | None, conclusion: str) -> str:
     parts = [contribution[name] for name in ("ratio", "lower", "upper")]
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
+    if contribution["ratio"] == contribution["lower"] == contribution["upper"] == 1:
+        return "Twinning does not help: twins have no weight in the blend."
     ratio = Ratio(*parts)
     effect = f"makes {conclusion}" if conclusion == UNCLEAR else conclusion
     return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."

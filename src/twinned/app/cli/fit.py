@@ -114,7 +114,7 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
         arguments = data.y, None, data.groups, *data.bounds.values()
         rows = DiagnosedRows.validate(blend, transform, data.X, *arguments)
         rows.fit(blend, transform, options.seconds)
-        recommendation, twin = choose_model(blend)
+        recommendation, twin = choose_model(blend, transform)
     known = rows.take(rows.known)
     return transform.wrap_fitted(twin, known.X, known.y), {
         "check": None,
