@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
     AutoTwinRegressor,
+    GPWeights,
     NearestAnchors,
     NeuralTraining,
     TwinNeuralRegressor,
@@ -456,3 +457,23 @@ def test_the_nearest_row_by_the_learned_metric(rng):
     np.testing.assert_allclose(features.transform(X[50:], y[50:])[:, 3], distances.min(axis=1))
     with pytest.raises(ValueError, match="metric must be one of"):
         NeighborFeatures.of(X, y, metric="cosine")
+
+
+def test_folds_have_the_local_weights_of_the_final_twin():
+    rng = np.random.RandomState(0)
+    X = rng.uniform(size=(90, 1))
+    y = np.sin(9 * X[:, 0])
+    crossed = cross_conformal(TwinRegressor(Ridge(), cv=5, random_state=0), X, y, cv=6)
+    power, metric = crossed.final.local_power_, crossed.final.fitted_.anchors.metric
+    assert power > 0
+    fold, errors = np.empty(90), np.empty(90)
+    for number, model in enumerate(crossed.models):
+        assert model.local_power_ == 0
+        held_out = np.flatnonzero(~np.isin(X[:, 0], model.anchors_X_[:, 0]))
+        fold[held_out], errors[held_out] = number, y[held_out] - model.predict(X[held_out])
+    scaled = metric.in_length_scales(X)
+    for row, found in enumerate(crossed.out_of_fold()[0]):
+        others = fold != fold[row]
+        weights = GPWeights(power).weigh(np.abs(scaled[others] - scaled[row]).T, metric.noise)[0]
+        expected = errors[row] - np.average(errors[others], weights=weights)
+        assert found == pytest.approx(abs(expected))

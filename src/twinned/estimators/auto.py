@@ -281,7 +281,7 @@ class AutoTwinRegressor(BaseTwin):
             self.anchors_y_,
             [(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in in_fold],
             random_state=self._record.seed,
-            predicted=[(mean[mask], spread[mask]) for mask in in_fold],
+            predicted=(mean, spread),
         )
         calibrated.store_in(self)
         self._record = FitRecord(*self._record[:3], calibrated.out_of_fold()[1])

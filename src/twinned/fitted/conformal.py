@@ -35,6 +35,7 @@ from twinned.fitted.calibration import (
     store_calibration,
 )
 from twinned.fitted.quantiles import half_widths
+from twinned.fitted.twin import LocalErrors
 from twinned.models.resources import one_thread_if_remote
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.formatting import details, paragraph, preformatted, table, view
@@ -220,6 +221,22 @@ class Calibrated(_BaseCalibrated):
         self._calibration = Calibration(self.scores, scale, neighbors)
 
 
+def _predict_held_out(models, final, X, y, folds):
+    """(row,) out-of-fold predictions and their standard deviations, NaN of rows in no fold.
+
+    Where `final` is a twin with local weights, which twins of folds do not have, the out-of-fold
+    errors of the rows of other folds are added by these weights.
+    """
+    mean, std, fold = np.full((3, len(y)), np.nan)
+    for number, (model, (_, rows)) in enumerate(zip(models, folds, strict=True)):
+        mean[rows], std[rows] = predict_with_std(model, safe_indexing(X, rows))
+        fold[rows] = number
+    powers = [getattr(model, "local_power_", 0.0) for model in (final, models[0])]
+    if powers[0] and not powers[1] and len(final.anchors_y_) == np.isfinite(fold).sum():
+        mean += LocalErrors(final.fitted_.anchors, y - mean, fold).predict(powers[0])
+    return mean, std
+
+
 class CrossCalibrated(_BaseCalibrated):
     """A model of all rows, with the scores of all rows by the models of folds.
 
@@ -235,8 +252,8 @@ class CrossCalibrated(_BaseCalibrated):
         The folds.
     width, metric, random_state
         As in `cross_conformal`.
-    predicted : list of (mean, std), default=None
-        Predictions by each model for its held-out rows, where they have been computed already.
+    predicted : tuple of mean and std of shape (n,), default=None
+        Out-of-fold predictions, where they have been computed already.
     groups : ndarray of shape (n,), default=None
         Codes of groups of rows, which `store_in` stores; None leaves those of the twin.
     """
@@ -260,11 +277,12 @@ class CrossCalibrated(_BaseCalibrated):
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
+        means, stds = predicted or _predict_held_out(models, final, X, y, folds)
         features, errors = [], []
-        for number, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):
+        for model, (training, held_out) in zip(models, folds, strict=True):
             known, rows = safe_indexing(X, training), safe_indexing(X, held_out)
             near = NeighborFeatures.of(known, y[training], model, metric)
-            mean, std = predicted[number] if predicted else predict_with_std(model, rows)
+            mean, std = means[held_out], stds[held_out]
             floor = RELATIVE_FLOOR * float(np.mean(std))
             features.append(scale_features(near.transform(rows, mean), mean, std, floor))
             errors.append(np.abs(y[held_out] - mean))
