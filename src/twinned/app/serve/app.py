@@ -240,7 +240,7 @@ def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Ser
     one. The time of the body is limited by the application.
     """
 
-    class TimedProtocol(AutoHTTPProtocol):
+    class TimedProtocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:

@@ -31,6 +31,11 @@ FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
 FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 _LOGGER = logging.getLogger("twinned")
 _SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
+# fields of the nodes of HistGradientBoosting
+_BOOSTING_FIELDS = {
+    "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
+    "missing_go_to_left", "value",
+}  # fmt: skip
 # Losses of histogram gradient boosting without a link function.
 BOOSTING_LOSSES = ("squared_error", "absolute_error", "quantile")
 # treelite's codes of comparisons
@@ -43,6 +48,10 @@ _XGBOOST_SUMS = (
     "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
     "reg:quantileerror",
 )  # fmt: skip
+
+
+class UnreadableTreesError(Exception):
+    """A library stores its trees in a way that this version of the readers does not know."""
 
 
 class Tree(NamedTuple):
@@ -157,7 +166,7 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """
     try:
         ensemble = _read(estimator)
-    except (AttributeError, ImportError, KeyError, ValueError):
+    except (AttributeError, ImportError, KeyError, UnreadableTreesError):
         # another version of a library stores its trees in another way
         message = "The trees of %s could not be read; predictions build pairs, which is slower."
         _LOGGER.warning(message, type(estimator).__name__, exc_info=True)
@@ -231,14 +240,16 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
     if estimator.loss not in BOOSTING_LOSSES or estimator.is_categorical_ is not None:
         return None
     all_nodes, baseline = boosting_trees(estimator)
+    trees = [boosting_tree(nodes) for nodes in all_nodes]
     if any(nodes["is_categorical"].any() for nodes in all_nodes):
         return None
-    trees = [boosting_tree(nodes) for nodes in all_nodes]
     return TreeEnsemble(trees, np.asarray(baseline, dtype=np.float64).reshape(1))
 
 
 def boosting_tree(nodes: NDArray[np.void]) -> Tree:
     """Return the tree of the nodes of histogram gradient boosting."""
+    if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
+        raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
     feature, right = (nodes[name].astype(np.int64) for name in ("feature_idx", "right"))
     left = np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64))
     missing_left, value = nodes["missing_go_to_left"].astype(bool), nodes["value"][:, None]
@@ -308,7 +319,7 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray, types=()):
     try:
         model = convert(booster)
     except TreeliteError as error:
-        raise ValueError(str(error)) from error
+        raise UnreadableTreesError(str(error)) from error
     header = model.get_header_accessor()
     outputs = header.get_field("target_id").copy()
     offset = np.array(header.get_field("base_scores"), dtype=np.float64)
