@@ -263,7 +263,7 @@ class AutoTwinRegressor(BaseTwin):
         self._store_rows(rows.rows, anchors)
         self.set_out_of_fold(self._anchor_predictions @ blend.weights, rows.anchor_folds)
         if self.local_power_:
-            local = LocalErrors(self._anchors, self.anchor_errors_, rows.anchor_folds)
+            local = LocalErrors(self._anchors, np.asarray(self.anchor_errors_), rows.anchor_folds)
             nested = self.out_of_fold_prediction_ + local.predict(self.local_power_)
             self.out_of_fold_prediction_ = nested
             self.blend_["rmse"], _ = rmse_and_error(nested, anchors.y, anchors.weight)

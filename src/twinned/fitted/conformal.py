@@ -162,6 +162,9 @@ class _BaseCalibrated:
     """A fitted model, a calibration, and the (row,) scores and error scales of held-out rows."""
 
     model: BaseEstimator
+    scores: Floats
+    _scales: Floats
+    _calibration: Calibration
 
     @property
     def width(self) -> str:
