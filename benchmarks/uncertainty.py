@@ -62,6 +62,7 @@ class CachedPredictions(BaseEstimator):
 
     def __init__(self, model):
         self.model_, self.anchors_y_, self._cache = model, model.anchors_y_, {}
+        self.local_power_, self.fitted_ = model.local_power_, model.fitted_
 
     def fit(self, X, y):  # scikit-learn asks for it, to check that the model is fitted
         return self
