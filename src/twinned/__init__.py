@@ -43,7 +43,7 @@ _MODULES = {
     "load": "persistence",
     "thin": "export.thinning",
 }
-_SUBMODULES = ("datasets", "diagnostics", "exceptions", "export", "neural")
+_SUBMODULES = ("datasets", "diagnostics", "exceptions", "export", "metrics", "neural")
 
 __all__ = ["__version__", *_MODULES, *_SUBMODULES]
 

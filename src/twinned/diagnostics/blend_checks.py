@@ -151,7 +151,7 @@ class BlendChecks:
         self.progress("checks of the recommended model")
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
-        self._add(uncertainty_check(scores, np.abs(fitted_y - predicted), model))
+        self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self.transform.is_log:
             self._check_logarithm()

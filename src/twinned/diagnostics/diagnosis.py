@@ -259,12 +259,11 @@ def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.D
     """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
     y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
     # a score is the error divided by its expected size
-    error = np.abs(y - mean)
-    size = np.divide(error, score, out=np.full_like(error, np.nan), where=score > 0)
+    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
     finite = size[np.isfinite(size)]
     size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
-    half_width = np.quantile(score, 0.9) * size
-    parts = {"y": y, "lower": mean - half_width, "upper": mean + half_width}
+    low, high = np.quantile(score, [0.05, 0.95])
+    parts = {"y": y, "lower": mean + low * size, "upper": mean + high * size}
     in_units = {name: transform.invert(part) for name, part in parts.items()}
     in_units["prediction"] = transform.invert_mean(mean, y)
     return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})

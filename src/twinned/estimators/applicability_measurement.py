@@ -142,13 +142,14 @@ def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) 
     """The rows of random folds, classified each without itself or its group."""
     if crossed is None:
         table = twin.out_of_fold()
-        errors = np.abs(table["y"] - table["prediction"]).to_numpy()
+        errors = (table["y"] - table["prediction"]).to_numpy()
         scores = table["score"].to_numpy()
     else:
         errors, scores = crossed.out_of_fold()
-    domain, limit = twin.fitted_.anchors.domain, stored_calibration(twin).quantile(confidence)
+    domain, (low, high) = twin.fitted_.anchors.domain, stored_calibration(twin).ends(confidence)
     rows = domain.known_rows
-    return domain.classify_known(), errors[rows], scores[rows] <= limit
+    covered = (low <= scores[rows]) & (scores[rows] <= high)
+    return domain.classify_known(), np.abs(errors[rows]), covered
 
 
 def _extreme_rows(twin, crossed, X, y, held_out, confidence):
@@ -161,9 +162,9 @@ def _extreme_rows(twin, crossed, X, y, held_out, confidence):
         model.set_groups(groups[training])
     if crossed is None:
         mean, ends = model.predict(rows), model.predict_interval(rows, confidence)
-        half_width = (ends[:, 1] - ends[:, 0]) / 2
     else:
-        mean, half_width = crossed.half_width_without(held_out, model, known, rows, confidence)
-    errors = np.abs(y[held_out] - mean)
+        mean, ends = crossed.interval_without(held_out, model, known, rows, confidence)
+    values = y[held_out]
+    covered = (ends[:, 0] <= values) & (values <= ends[:, 1])
     classes = pd.Index(LABELS).get_indexer(model.applicability(rows)["label"])
-    return classes, errors, errors <= half_width
+    return classes, np.abs(values - mean), covered

@@ -18,6 +18,7 @@ from twinned._compat import safe_indexing
 from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.explanation import tabulate_comparables
+from twinned.fitted.quantiles import check_levels, check_values
 from twinned.fitted.sampling import (
     error_features,
     predict_error,
@@ -47,7 +48,7 @@ class TwinMethods(RegressorMixin):
 
     n_jobs: int | None
     random_state: Any
-    # whether it is a blend: its model is bound to its own anchors, and its std is calibrated
+    # whether it is a blend: its model is bound to its own anchors
     is_blend = False
     applicability_: dict[str, Any] | None = None  # set by `measure_applicability`
 
@@ -85,10 +86,10 @@ class TwinMethods(RegressorMixin):
         X : table or array of shape (n_queries, n_features)
             Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
         return_std : bool, default=False
-            Whether to return a standard deviation, too. That of `AutoTwinRegressor` is calibrated:
-            the error scale of `predict_interval` times the root mean square of the out-of-fold
-            scores. That of other twins is raw: of the estimates of all anchors by all members of
-            the model. Use `conformal` to calibrate it.
+            Whether to return a standard deviation, too. That of a twin which stores a calibration,
+            as `AutoTwinRegressor` does, is calibrated: the error scale of `predict_interval` times
+            the root mean square of the out-of-fold scores. That of others is raw: of the estimates
+            of all anchors by all members of the model. `cross_conformal` calibrates it.
 
         Returns
         -------
@@ -100,7 +101,7 @@ class TwinMethods(RegressorMixin):
         if is_dask(X):
             y = fitted.anchors.y
             return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
-        if return_std and self.is_blend:
+        if return_std and self.calibration_ is not None:
             return self.predict_error(X)
         mean, std = map(fitted.squeeze, fitted.predict(self.encode(X), return_std=return_std))
         return (mean, std) if return_std else mean
@@ -110,12 +111,12 @@ class TwinMethods(RegressorMixin):
         return predict_error(self.fitted_, self.encode(X), self.calibration_)
 
     def predict_error_scale(self, X):
-        """(n_queries,) mean and std of `predict`, and the error scale of the stored intervals."""
+        """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
         fitted, queries, calibration = self.fitted_, self.encode(X), self.calibration_
         mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
         assert calibration is not None, "the twin stores a calibration"
         scale = calibration.error_scale(queries.matrix, mean, std)
-        return mean, calibration.std(scale) if self.is_blend else std, scale
+        return mean, calibration.std(scale), scale
 
     def predict_members(self, X):
         """Predict by each member of the model.
@@ -154,12 +155,7 @@ class TwinMethods(RegressorMixin):
         intervals : ndarray of shape (n_queries, 2)
             Lower and upper ends.
         """
-        fitted, calibration = self.fitted_, self.calibration_
-        if calibration is None:
-            raise AttributeError(
-                "This twin stores no calibration, which prediction intervals need; "
-                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
-            )
+        fitted, calibration = self.fitted_, self._require_calibration()
         if is_dask(X):
             check_in_memory(X_shifted, "X_shifted")
             options = {"confidence": confidence, "X_shifted": X_shifted}
@@ -171,6 +167,56 @@ class TwinMethods(RegressorMixin):
         queries, shifted = (self.encode(rows).encode().features for rows in (X, X_shifted))
         features = queries, fitted.anchors.features, shifted
         return calibration.weighted_interval(mean, scale, confidence, *features)
+
+    def _require_calibration(self) -> Calibration:
+        calibration = self.calibration_
+        if calibration is None:
+            raise AttributeError(
+                "This twin stores no calibration, which prediction intervals and quantiles need; "
+                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
+            )
+        return calibration
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)):
+        """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
+
+        Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
+        out-of-fold errors in units of their expected size; see `ScoreDistribution`.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+            Probabilities between 0 and 1.
+
+        Returns
+        -------
+        values : ndarray of shape (n_queries, n_quantiles)
+        """
+        levels = check_levels(quantiles)
+        distribution, (mean, _, scale) = self._predict_distribution(X)
+        return mean[:, None] + scale[:, None] * distribution.quantile(levels)
+
+    def predict_cdf(self, X, y):
+        """(n_queries,) probability that a measurement of each row is at most y.
+
+        `y` is one value, or one for each row; see `predict_quantiles`.
+        """
+        distribution, (mean, _, scale) = self._predict_distribution(X)
+        return distribution.cdf((check_values(y, len(mean)) - mean) / scale)
+
+    def log_density(self, X, y):
+        """(n_queries,) logarithm of the predictive density at y, which is finite everywhere.
+
+        `y` is one value, or one for each row; see `predict_quantiles`.
+        """
+        distribution, (mean, _, scale) = self._predict_distribution(X)
+        return distribution.log_density((check_values(y, len(mean)) - mean) / scale) - np.log(scale)
+
+    def _predict_distribution(self, X):
+        """The distribution of scores, and mean, std and error scale of rows."""
+        return self._require_calibration().distribution, self.predict_error_scale(X)
 
     def predict_difference(self, A, B, return_std=False):
         """F(a, b), the predicted y(a) − y(b), row by row.

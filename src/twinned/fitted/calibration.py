@@ -18,6 +18,7 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned.fitted.quantiles import (
+    ScoreDistribution,
     check_confidence,
     likelihood_ratio,
-    quantile_rank,
+    tails,
     weighted_quantiles,
 )
 from twinned.models.learned_metric import learn_metric
@@ -237,7 +239,7 @@ Parts = dict[str, Any]  # of a calibration, as a twin stores them
 class Calibration:
     """Scores of held-out rows and the error scale in units of which they are.
 
-    An interval is the prediction ± a quantile of the scores times the error scale.
+    The predictive distribution of y is the prediction plus the error scale times a score.
     """
 
     scores: Floats  # (score,), sorted in increasing order
@@ -257,7 +259,10 @@ class Calibration:
         scale = ErrorScale(*(parts[field.name] for field in fields(ErrorScale)))
         metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
         neighbors = NeighborFeatures(anchors_X, anchors_y, parts["columns"].tolist(), metric)
-        return cls(parts["scores"], scale, neighbors, parts["rows"], parts["settings"])
+        scores, rows = parts["scores"], parts["rows"]
+        if not parts.get("signed"):  # of an earlier version, which stored absolute values
+            scores, rows = np.concatenate([-scores, scores]), None
+        return cls(scores, scale, neighbors, rows, parts["settings"])
 
     def to_dict(self) -> Parts:
         """The parts without the known rows."""
@@ -267,6 +272,7 @@ class Calibration:
             "columns": np.array(self.neighbors.columns, dtype=np.intp),
             "metric": None if learned is None else tuple(learned),
             "scores": self.scores,
+            "signed": True,
             "rows": self.rows,
             "settings": self.settings,
         }
@@ -283,15 +289,18 @@ class Calibration:
         """(n,) standard deviations of the errors of rows with these error scales."""
         return scale * np.sqrt(np.mean(self.scores**2))
 
-    def quantile(self, confidence: float) -> float:
-        """The score that is exceeded with a probability of 1 − confidence."""
-        level = check_confidence(confidence, len(self.scores))
-        return self.scores[-quantile_rank(level, len(self.scores))]
+    @cached_property
+    def distribution(self) -> ScoreDistribution:
+        """The distribution of scores."""
+        return ScoreDistribution.of(self.scores)
+
+    def ends(self, confidence: float) -> Floats:
+        """(2,): scores at the ends of intervals."""
+        return self.distribution.quantile(tails(check_confidence(confidence, len(self.scores))))
 
     def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
-        """(n, 2): lower and upper ends."""
-        half_width = scale * self.quantile(confidence)
-        return np.column_stack([mean - half_width, mean + half_width])
+        """(n, 2): lower and upper ends, beyond which y is equally likely."""
+        return mean[:, None] + scale[:, None] * self.ends(confidence)
 
     def weighted_interval(
         self, mean: Floats, scale: Floats, confidence: float, *features: Floats
@@ -306,8 +315,10 @@ class Calibration:
         queries, anchors, shifted = features
         calibrated = anchors[self.rows]
         ratio = likelihood_ratio(calibrated, shifted)
-        factors = weighted_quantiles(self.scores, ratio(calibrated), ratio(queries), level)
-        return np.column_stack([mean - scale * factors, mean + scale * factors])
+        known, own, (_, upper) = ratio(calibrated), ratio(queries), tails(level)
+        low = -weighted_quantiles(-self.scores[::-1], known[::-1], own, upper)
+        high = weighted_quantiles(self.scores, known, own, upper)
+        return mean[:, None] + scale[:, None] * np.column_stack([low, high])
 
 
 def stored_calibration(twin: Any) -> Calibration:

@@ -1,8 +1,8 @@
 """Conformal prediction intervals and calibrated standard deviations.
 
 The standard deviation σ(x) of a model is raw: it ranks predictions by their uncertainty, but its
-scale is unknown. On rows that were not used in the fit, |y − ŷ| / σ are *scores*; an interval is
-ŷ ± (a quantile of the scores) · σ.
+scale is unknown. On rows that were not used in the fit, (y − ŷ) / σ are *scores*; the ends of an
+interval are ŷ + (a quantile of the scores) · σ.
 
 `conformal` uses the scores of a calibration set: for exchangeable rows the intervals of a twin, or
 of constant width, have at least the stated coverage, however accurate the model is (split conformal
@@ -217,7 +217,7 @@ class Calibrated(_BaseCalibrated):
         neighbors = NeighborFeatures(X_cal, y_cal, columns=[])  # without any feature
         features = scale_features(neighbors.values, mean, std, scale.floor)
         self._scales = scale.predict(features)
-        self.scores = np.abs(y_cal - mean) / self._scales
+        self.scores = (y_cal - mean) / self._scales
         self._calibration = Calibration(self.scores, scale, neighbors)
 
 
@@ -285,7 +285,7 @@ class CrossCalibrated(_BaseCalibrated):
             mean, std = means[held_out], stds[held_out]
             floor = RELATIVE_FLOOR * float(np.mean(std))
             features.append(scale_features(near.transform(rows, mean), mean, std, floor))
-            errors.append(np.abs(y[held_out] - mean))
+            errors.append(y[held_out] - mean)
             self._floors.append(floor)
         self._features, self._errors = np.concatenate(features), np.concatenate(errors)
         self._neighbors = NeighborFeatures.of(X, y, final, metric)
@@ -307,7 +307,7 @@ class CrossCalibrated(_BaseCalibrated):
     def _fit_scale(self, width, rows, floor=None):
         """The error scale fitted to the errors of some of the held-out rows."""
         floor = float(np.mean(self._floors)) if floor is None else floor
-        features, errors = self._features[rows], self._errors[rows]
+        features, errors = self._features[rows], np.abs(self._errors[rows])
         return ErrorScale.fit(width, floor, features, errors, self._random_state)
 
     def with_width(self, width: str) -> CrossCalibrated:
@@ -346,12 +346,12 @@ class CrossCalibrated(_BaseCalibrated):
         return twin
 
     def out_of_fold(self) -> tuple[Floats, Floats]:
-        """(row,): absolute errors and scores, in the order of the calibrated rows."""
+        """(row,): errors and scores, in the order of the calibrated rows."""
         order = np.argsort(self._rows)
         return self._errors[order], self.scores[order]
 
-    def half_width_without(self, held_out, model, training, X, confidence):
-        """(n,) predictions and half widths by a model of rows without those held out.
+    def interval_without(self, held_out, model, training, X, confidence):
+        """(n,) predictions and (n, 2) intervals by a model of rows without those held out.
 
         `model` is fitted to the rows `training`; scores and error scale of the intervals are those
         of the same rows.
@@ -362,4 +362,5 @@ class CrossCalibrated(_BaseCalibrated):
         scale = self._fit_scale(self.width, included)
         calibration = Calibration(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)
-        return mean, calibration.error_scale(X, mean, std) * calibration.quantile(confidence)
+        scale = calibration.error_scale(X, mean, std)
+        return mean, calibration.interval(mean, scale, confidence)

@@ -1,4 +1,9 @@
-"""Conformal quantiles of scores, and weighted ones for rows of another distribution.
+"""The distribution of scores, and weighted quantiles for rows of another distribution.
+
+A score is the error of a held-out row, y minus prediction, in units of its error scale. The next
+score is below the k-th of n in increasing order with the probability k / (n + 1), whatever the
+distribution is (conformal prediction). Between some such quantiles the distribution is that of a
+transformed Student variable, so that it has a smooth density, and beyond them it has its tails.
 
 In weighted conformal prediction, the scores of calibration rows are weighted by how much likelier
 each row is among the rows to predict than among the calibration rows (Tibshirani, Barber, Candès
@@ -10,26 +15,86 @@ exist: where they do not, the ratio is unknown, and intervals are infinite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtr, stdtrit
+from scipy.stats import t as student_t
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_real
 
+# Probabilities at which quantiles of scores are those of conformal prediction; and degrees of
+# freedom of the variable that is transformed, which has heavier tails than a normal one.
+_LEVELS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+_FREEDOM = 5.0
+_LEAST_SLOPE = 1e-3  # of the transformation, in units of its mean
 MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation
 _CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
-def quantile_rank(confidence: float, n: int) -> int:
-    """Rank of the conformal quantile among n scores, counted from the largest, which is 1.
+class ScoreDistribution(NamedTuple):
+    """A continuous distribution with quantiles at some levels, and density everywhere.
 
-    >>> quantile_rank(0.9, 9), quantile_rank(0.9, 19), quantile_rank(0.5, 99)
-    (1, 2, 50)
+    The score at a level is a piecewise linear function of the Student variable at that level.
+
+    >>> distribution = ScoreDistribution.of(np.arange(1.0, 100.0))
+    >>> distribution.quantile(np.array([0.05, 0.5, 0.95]))
+    array([ 5., 50., 95.])
+    >>> distribution.cdf(np.array([5.0, 50.0])).round(6)
+    array([0.05, 0.5 ])
     """
-    # as in split conformal prediction; the margin is for rounding
-    return min(max(1, int((1.0 - confidence) * (n + 1) + 1e-9)), n)
+
+    student: Floats  # (knot,): values of the Student variable
+    scores: Floats  # (knot,), increasing
+
+    @classmethod
+    def of(cls, scores: Floats) -> ScoreDistribution:
+        """The distribution of the next score after sorted ones."""
+        n = len(scores)
+        each = np.array([*_LEVELS, 0.5, *(1 - level for level in reversed(_LEVELS))])
+        # the margin is for rounding; few scores are those of a Student variable
+        levels = each[(each * (n + 1) >= 1 - 1e-9) & (each * (n + 1) <= n + 1e-9)]
+        levels = levels if len(levels) > 1 else np.array([1.0, n]) / (n + 1)
+        ranks = np.arange(1, n + 1) / (n + 1)
+        student, values = stdtrit(_FREEDOM, levels), np.interp(levels, ranks, scores)
+        least = _LEAST_SLOPE * (values[-1] - values[0]) / (student[-1] - student[0])
+        steps = np.maximum(np.diff(values), (least or 1e-12) * np.diff(student))
+        middle = len(values) // 2
+        sums = np.concatenate([[0.0], np.cumsum(steps)])
+        return cls(student, values[middle] + sums - sums[middle])
+
+    def _extended(self) -> tuple[Floats, Floats]:
+        """The knots with one far beyond each end, on the line through the middle and the end."""
+        far, middle = 1e9, len(self.scores) // 2
+        ends = []
+        for end in (0, -1):
+            run = self.student[end] - self.student[middle] or 1.0
+            slope = (self.scores[end] - self.scores[middle]) / run or 1.0
+            step = far if end else -far
+            ends.append((self.student[end] + step, self.scores[end] + slope * step))
+        (low, low_score), (high, high_score) = ends
+        return np.array([low, *self.student, high]), np.array([low_score, *self.scores, high_score])
+
+    def quantile(self, levels: Floats) -> Floats:
+        """The scores at these levels, which are between 0 and 1."""
+        return np.interp(stdtrit(_FREEDOM, levels), *self._extended())
+
+    def cdf(self, scores: Floats) -> Floats:
+        """The probability of a score of at most these."""
+        student, knots = self._extended()
+        return stdtr(_FREEDOM, np.interp(scores, knots, student))
+
+    def log_density(self, scores: Floats) -> Floats:
+        """The logarithm of the density at these scores."""
+        student, knots = self._extended()
+        between = np.clip(np.searchsorted(knots, scores, side="right"), 1, len(knots) - 1) - 1
+        slopes = np.diff(knots) / np.diff(student)
+        value = np.interp(scores, knots, student)
+        return student_t.logpdf(value, _FREEDOM) - np.log(slopes[between])
 
 
 def check_confidence(confidence: object, n: int) -> float:
@@ -45,18 +110,43 @@ def check_confidence(confidence: object, n: int) -> float:
     return level
 
 
+def tails(confidence: float) -> Floats:
+    """The levels of the ends of an interval, beyond which y is equally likely.
+
+    >>> tails(0.8)
+    array([0.1, 0.9])
+    """
+    return np.array([0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence])
+
+
+def check_levels(quantiles: ArrayLike) -> Floats:
+    """Validate probabilities of quantiles."""
+    levels = np.asarray(quantiles, dtype=np.float64)
+    if levels.ndim != 1 or not len(levels) or not np.all((levels > 0) & (levels < 1)):
+        raise ValueError(f"quantiles must be a list of numbers between 0 and 1, not {quantiles!r}.")
+    return levels
+
+
+def check_values(y: ArrayLike, n_rows: int) -> Floats:
+    """Validate one value of y, or one for each row."""
+    values = np.asarray(y, dtype=np.float64)
+    if values.shape not in ((), (n_rows,)) or np.isnan(values).any():
+        raise ValueError(f"y must be one number, or one for each of the {n_rows} rows.")
+    return values
+
+
 def half_widths(scores: Floats, scales: Floats) -> dict[str, list[float]]:
     """Return the half widths of intervals of the held-out rows, by confidence.
 
     `scores` and `scales` are (row,) scores and error scales. A confidence that needs more rows is
     not included.
 
-    >>> half_widths(np.arange(1.0, 10.0), np.full(9, 2.0))["typical half width"]
+    >>> half_widths(np.arange(-9.0, 10.0), np.full(19, 2.0))["typical half width"]
     [10.0, 16.0, 18.0]
     """
-    n, ordered = len(scores), np.sort(scores)
-    levels = [level for level in _CONFIDENCES if _suffices(level, n)]
-    factors = [float(ordered[-quantile_rank(level, n)]) for level in levels]
+    distribution = ScoreDistribution.of(np.sort(scores))
+    levels = [level for level in _CONFIDENCES if _suffices(level, len(scores))]
+    factors = [float(np.ptp(distribution.quantile(tails(level)))) / 2 for level in levels]
     names = ["typical half width", "smallest", "largest"]
     widths = np.outer([np.median(scales), scales.min(), scales.max()], factors).tolist()
     return {"confidence": levels, **dict(zip(names, widths, strict=True))}

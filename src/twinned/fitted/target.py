@@ -96,6 +96,7 @@ class TargetTransform(NamedTuple):
 
 
 IDENTITY = TargetTransform()
+_LOG = TargetTransform(is_log=True)
 
 
 class LogTargetRegressor(TransformedTargetRegressor):
@@ -130,6 +131,22 @@ class LogTargetRegressor(TransformedTargetRegressor):
     def predict(self, X, return_std=False):
         """Predict y; with `return_std`, also the standard deviation, by the delta method."""
         return predict_target(self, X, return_std=return_std)
+
+    def predict_interval(self, X, confidence=0.9):
+        """(n_queries, 2): ends of prediction intervals of y, as those of the twin."""
+        return _LOG.invert(self.regressor_.predict_interval(X, confidence))
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)):
+        """(n_queries, n_quantiles): quantiles of y, as those of the twin."""
+        return _LOG.invert(self.regressor_.predict_quantiles(X, quantiles))
+
+    def predict_cdf(self, X, y):
+        """(n_queries,): probability that a measurement is at most y, which is positive."""
+        return self.regressor_.predict_cdf(X, np.log(y))
+
+    def log_density(self, X, y):
+        """(n_queries,): logarithm of the predictive density at y, which is positive."""
+        return self.regressor_.log_density(X, np.log(y)) - np.log(y)
 
 
 def within_bounds(

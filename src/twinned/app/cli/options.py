@@ -232,12 +232,15 @@ class ResultColumns:
     Parameters
     ----------
     std
-        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
-        blend, which is. After --log-target it is that of the target by the delta method: the
+        Add the standard deviation: of the errors, where the model was cross-validated, or else of
+        the anchors' estimates, which is not calibrated. After --log-target it is that of the target by the delta method: the
         prediction times the standard deviation of the logarithm.
     interval
         Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
         model must have been cross-validated when it was fitted.
+    quantiles
+        Add quantiles of the predictive distribution at these probabilities, such as 0.05,0.5,0.95,
+        as columns q0.05, q0.5 and q0.95. The model must have been cross-validated, too.
     applicability
         Add the column applicability: whether the row is inside, at the edge or outside of the
         known rows. Outside, the prediction is an extrapolation. A row with a category that no
@@ -251,6 +254,7 @@ class ResultColumns:
 
     std: Annotated[bool, flag_option("--std")] = False
     interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    quantiles: Annotated[str | None, typer.Option("--quantiles", metavar="P,P,…")] = None
     applicability: Annotated[bool, flag_option("--applicability")] = False
     bounds: Annotated[
         tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
@@ -262,9 +266,25 @@ class ResultColumns:
         if self.interval is not None and not 0 < self.interval < 1:
             given = f"{self.interval:g}"
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
+        try:
+            _ = self.levels
+        except ValueError:
+            example = "such as 0.05,0.5,0.95"
+            raise ValueError(f"--quantiles must be between 0 and 1, {example}.") from None
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             low, high = self.bounds
             raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """The probabilities of quantiles by the names of their columns."""
+        given = [part.strip() for part in (self.quantiles or "").split(",") if part.strip()]
+        levels = {f"q{part}": float(part) for part in given}
+        if not all(0 < level < 1 for level in levels.values()) or bool(given) < bool(
+            self.quantiles
+        ):
+            raise ValueError
+        return levels
 
     @property
     def copied(self) -> list[str]:

@@ -117,10 +117,16 @@ class LoadedTwin:
         else:
             columns = _name_outputs("prediction", predict_target(self.model, X))
         if wanted.interval is not None:
+            self._require_calibration("--interval")
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows
                     warnings.simplefilter("ignore", ShiftWarning)
-                columns |= self._predict_interval(X, wanted.interval)
+                ends = self.transform.invert(self.twin.predict_interval(X, wanted.interval))
+            columns |= dict(zip(("low", "high"), ends.T, strict=True))
+        if levels := wanted.levels:
+            self._require_calibration("--quantiles")
+            values = self.transform.invert(self.twin.predict_quantiles(X, [*levels.values()]))
+            columns |= dict(zip(levels, values.T, strict=True))
         if wanted.bounds is not None:
             numbers = {name for name in columns if not name.startswith("std")}
             columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
@@ -138,14 +144,13 @@ class LoadedTwin:
             columns |= _name_outputs("std", empty)
         if wanted.interval is not None:
             columns |= {"low": empty, "high": empty}
+        columns |= dict.fromkeys(wanted.levels, empty)
         return columns | ({"applicability": empty.astype(object)} if wanted.applicability else {})
 
-    def _predict_interval(self, X: Features, confidence: float) -> Columns:
+    def _require_calibration(self, option: str) -> None:
         if self.twin.calibration_ is None:
             fit = "fit it with its check, without --no-check"
-            raise ValueError(f"--interval: {self.path} has no stored calibration; {fit}.")
-        ends = self.transform.invert(self.twin.predict_interval(X, confidence))
-        return dict(zip(("low", "high"), ends.T, strict=True))
+            raise ValueError(f"{option}: {self.path} has no stored calibration; {fit}.")
 
 
 def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:

@@ -156,8 +156,11 @@ def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
     confidence = np.array(CONFIDENCES)
-    limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
-    coverage = (scores[:, None] <= np.array(limits)[fold]).mean(axis=0).tolist()
+    levels = [0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence]
+    ends = np.array([np.quantile(scores[fold != k], levels) for k in range(fold.max() + 1)])
+    low, high = ends[fold].transpose(1, 0, 2)
+    covered = (low <= scores[:, None]) & (scores[:, None] <= high)
+    coverage = covered.mean(axis=0).tolist()
     errors = np.sqrt(confidence * (1 - confidence) / len(scores)).tolist()
     return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
 

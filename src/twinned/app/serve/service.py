@@ -23,7 +23,6 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
-from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import find_comparables
@@ -64,7 +63,7 @@ class PredictionService:
 
         `log_target` is whether the model is fitted to the logarithm. `lower_bound` is 0 where no
         known value is negative, `upper_bound` 100 for a share in %, and both are None elsewhere.
-        `calibrated_std` is whether the standard deviation is calibrated, as that of a blend.
+        `calibrated_std` is whether the standard deviation is calibrated.
         `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
         `allow_missing` is whether values may be missing.
         """
@@ -80,7 +79,7 @@ class PredictionService:
             "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
             "intervals": calibration is not None and len(calibration.scores) >= _MIN_SCORES,
-            "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
+            "calibrated_std": calibration is not None,
             "allow_missing": self.schema.allow_missing,
             "columns": [_describe_input(each, anchors) for each in self.schema.features],
             "inputs": [_describe_input(each, anchors) for each in self.schema.inputs],

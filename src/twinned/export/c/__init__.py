@@ -22,7 +22,7 @@ from twinned.export.members import describe_alternatives
 from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.thinning import thin
 from twinned.fitted.calibration import positive_scale, std_floor
-from twinned.fitted.quantiles import quantile_rank
+from twinned.fitted.quantiles import ScoreDistribution, tails
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
@@ -265,24 +265,24 @@ def _comparables(model: BaseEstimator) -> Comparables | None:
 
 
 def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTable | None:
-    """Half-widths by the scores of held-out rows, or by those that the twin stores."""
+    """Intervals by the scores of held-out rows, or by those that the twin stores."""
     if (X_cal is None) != (y_cal is None):
         raise ValueError("X_cal and y_cal belong together, but one of them is None.")
     if X_cal is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
-        mean, std = model.predict(X_cal, return_std=True)
+        mean, std = (
+            part[:, 0] for part in model.fitted_.predict(model.encode(X_cal), return_std=True)
+        )
         y = validate_target(model, y_cal, len(mean), multi_output=False)
         floor, is_constant = std_floor(model, std), False
-        scores = np.sort(np.abs(y - mean) / positive_scale(std, floor))
+        scores = np.sort((y - mean) / positive_scale(std, floor))
     else:
         stored = model.calibration_ if isinstance(model, BaseTwin) else None
         if stored is None or stored.scale.width == "learned":
             return None
         scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
-    n = len(scores)
-    factors = [
-        scores[-quantile_rank(percent / 100, n)] if (100 - percent) * (n + 1) >= 100 else np.inf
-        for percent in PERCENTS
-    ]
-    return IntervalTable(np.array(factors), float(floor), is_constant or floor == 0)
+    confidences = np.array(PERCENTS) / 100
+    ends = ScoreDistribution.of(scores).quantile(tails(confidences)).T
+    ends[(1 - confidences) * (len(scores) + 1) < 1 - 1e-9] = -np.inf, np.inf
+    return IntervalTable(*ends.T, float(floor), is_constant or floor == 0)

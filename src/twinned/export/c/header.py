@@ -28,9 +28,10 @@ class Comparables(NamedTuple):
 
 
 class IntervalTable(NamedTuple):
-    """Half-widths of prediction intervals: factor · (std + floor), or factor alone."""
+    """Ends of prediction intervals: mean + score · (std + floor), or mean + score."""
 
-    factors: Floats  # of the confidences from 50 to 99 %; infinite where unknown
+    low: Floats  # scores of the confidences from 50 to 99 %; infinite where unknown
+    high: Floats
     floor: float
     is_constant: bool
 

@@ -101,22 +101,18 @@ def _add_outputs(
     target: TargetTransform,
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
-    is_blend = isinstance(model, AutoTwinRegressor)
-    needs_calibration = is_blend or confidence is not None
-    can_store = needs_calibration and isinstance(model, BaseTwin)
-    stored = model.calibration_ if can_store else None
-    if needs_calibration and stored is None:
+    stored = model.calibration_ if isinstance(model, BaseTwin) else None
+    if confidence is not None and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
         refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
     mean, std, exponential = _add_prediction(model, matrix, needs_std, target.is_log)
     ends: dict[str, Tensor] = {}
     if stored is not None and needs_std:
         scale = _add_error_scale(stored, matrix, mean, std)
-        if is_blend:
-            std = scale * np.sqrt(np.mean(stored.scores**2))
+        std = scale * np.sqrt(np.mean(stored.scores**2))
         if confidence is not None:
-            half_width = scale * stored.quantile(confidence)
-            ends = {"lower": mean - half_width, "upper": mean + half_width}
+            low, high = stored.ends(confidence)
+            ends = {"lower": mean + scale * low, "upper": mean + scale * high}
     if not target.is_log:
         return {"mean": mean, "std": std, **ends}
     # the standard deviation by the delta method; networks without anchors have one estimate
