@@ -160,8 +160,8 @@ class Graph:
         with self._adding_to([]) as nodes:
             # an operator may not return an input of the body as it is
             outputs = [out.apply("Identity") for out in function(*inputs)]
-        ends = ([ValueInfoProto(name=each.name) for each in side] for side in (inputs, outputs))
-        body = helper.make_graph(nodes, self.new_tensor().name, *ends)
+        infos = [[ValueInfoProto(name=each.name) for each in side] for side in (inputs, outputs)]
+        body = helper.make_graph(nodes, self.new_tensor().name, infos[0], infos[1])
         return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
 
     def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
