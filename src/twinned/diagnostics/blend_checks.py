@@ -178,7 +178,8 @@ class BlendChecks:
     @property
     def _seconds(self) -> dict[str, float]:
         """Seconds of all fits of each member of the blend."""
-        return self.blend.leaderboard_.set_index("member")["fit_seconds"].to_dict()
+        board = self.blend.leaderboard_
+        return dict(zip(board["member"], board["fit_seconds"], strict=True))
 
     def _add(self, result: CheckResult) -> None:
         self.results[result.key] = result

@@ -77,7 +77,7 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
         if kind != NUMERIC:
             codes = twin.anchors_X_[:, j]
             items = [None if np.isnan(code) else categories[int(code)] for code in codes]
-            table.isetitem(j, pd.Series(items, dtype=object))
+            table.isetitem(j, pd.Series(items, dtype=object).array)
     return table.to_numpy() if names is None else table
 
 

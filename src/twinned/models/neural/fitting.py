@@ -99,8 +99,9 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         members = [selection.final_members(settings, first_number) for selection in selections]
         trained = _train_members(config, group, members, max_steps)
         weights = [finite / finite.sum() for finite in map(converged, trained)]
-    each = zip(selections, members, trained, weights, strict=True)
-    return [selection.make_ensemble(config.shape, *own) for selection, *own in each]
+    parts = zip(members, trained, weights, strict=True)
+    each = zip(selections, parts, strict=True)
+    return [selection.make_ensemble(config.shape, *own) for selection, own in each]
 
 
 def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
@@ -311,8 +312,7 @@ def weigh_settings(
             weights[complete] = greedy_selection(errors.T)
         if n_folds == 1:
             return weights
-        settings = allocate_members(weights, n_members)
-        return np.bincount(settings, minlength=n_settings) / n_members
+        return np.bincount(allocate_members(weights, n_members), minlength=n_settings) / n_members
 
     fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
     return SettingSelection(

@@ -248,7 +248,7 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
 
 def boosting_tree(nodes: NDArray[np.void]) -> Tree:
     """Return the tree of the nodes of histogram gradient boosting."""
-    if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
+    if missing := _BOOSTING_FIELDS - set(nodes.dtype.names or ()):
         raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
     feature, right = (nodes[name].astype(np.int64) for name in ("feature_idx", "right"))
     left = np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64))
