@@ -215,8 +215,7 @@ class Calibrated(_BaseCalibrated):
         mean, std = predict_with_std(model, X_cal)
         scale = ErrorScale(width, std_floor(model, std) if width == "std" else 0.0)
         neighbors = NeighborFeatures(X_cal, y_cal, columns=[])  # without any feature
-        features = scale_features(neighbors.values, mean, std, scale.floor)
-        self._scales = scale.predict(features)
+        self._scales = scale.predict(scale_features(neighbors.values, mean, std, scale.floor))
         self.scores = (y_cal - mean) / self._scales
         self._calibration = Calibration(self.scores, scale, neighbors)
 

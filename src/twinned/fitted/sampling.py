@@ -131,12 +131,11 @@ def predict_error(
 
 def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
     """What the correlations of the errors of queries are computed from."""
-    n_anchors = len(fitted.anchors)
+    anchors, n_anchors = fitted.anchors, len(fitted.anchors)
     functions: Indices = np.arange(n_anchors)
     if n_anchors > _MAX_ANCHORS:
         functions = np.sort(np.random.RandomState(0).permutation(n_anchors)[:_MAX_ANCHORS])
     deviations = fitted.deviations(queries, functions)
-    anchors = fitted.anchors
     return ErrorFeatures.of(deviations, queries.encode().features, anchors.features, anchors.metric)
 
 

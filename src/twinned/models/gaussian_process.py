@@ -274,8 +274,7 @@ class MarginalLikelihood:
         """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
         scaled = self.X / np.exp(log_parameters[:-1])
         correlation, _ = kernel_of_rows(self.kernel, scaled, scaled)
-        factor = factorize(correlation, np.exp(log_parameters[-1]) / self.weight)
-        return self._solve(factor)
+        return self._solve(factorize(correlation, np.exp(log_parameters[-1]) / self.weight))
 
     def _solve(self, factor: Floats) -> tuple[float, float, Floats, Floats]:
         n, n_outputs = self.y.shape

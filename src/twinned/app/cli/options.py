@@ -233,8 +233,8 @@ class ResultColumns:
     ----------
     std
         Add the standard deviation: of the errors, where the model was cross-validated, or else of
-        the anchors' estimates, which is not calibrated. After --log-target it is that of the target by the delta method: the
-        prediction times the standard deviation of the logarithm.
+        the anchors' estimates, which is not calibrated. After --log-target it is that of the
+        target by the delta method: the prediction times the standard deviation of the logarithm.
     interval
         Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
         model must have been cross-validated when it was fitted.
@@ -267,10 +267,11 @@ class ResultColumns:
             given = f"{self.interval:g}"
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
         try:
-            _ = self.levels
+            levels = list(self.levels.values())
         except ValueError:
-            example = "such as 0.05,0.5,0.95"
-            raise ValueError(f"--quantiles must be between 0 and 1, {example}.") from None
+            levels = [0.0]
+        if not all(0 < level < 1 for level in levels):
+            raise ValueError("--quantiles must be between 0 and 1, such as 0.05,0.5,0.95.")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             low, high = self.bounds
             raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
@@ -278,13 +279,8 @@ class ResultColumns:
     @property
     def levels(self) -> dict[str, float]:
         """The probabilities of quantiles by the names of their columns."""
-        given = [part.strip() for part in (self.quantiles or "").split(",") if part.strip()]
-        levels = {f"q{part}": float(part) for part in given}
-        if not all(0 < level < 1 for level in levels.values()) or bool(given) < bool(
-            self.quantiles
-        ):
-            raise ValueError
-        return levels
+        given = [] if self.quantiles is None else self.quantiles.split(",")
+        return {f"q{part.strip()}": float(part) for part in given}
 
     @property
     def copied(self) -> list[str]:

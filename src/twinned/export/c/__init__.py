@@ -22,7 +22,7 @@ from twinned.export.members import describe_alternatives
 from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.thinning import thin
 from twinned.fitted.calibration import positive_scale, std_floor
-from twinned.fitted.quantiles import ScoreDistribution, tails
+from twinned.fitted.quantiles import ScoreDistribution, suffices, tails
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
@@ -271,9 +271,8 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
     if X_cal is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
-        mean, std = (
-            part[:, 0] for part in model.fitted_.predict(model.encode(X_cal), return_std=True)
-        )
+        raw = model.fitted_.predict(model.encode(X_cal), return_std=True)
+        mean, std = (part[:, 0] for part in raw)
         y = validate_target(model, y_cal, len(mean), multi_output=False)
         floor, is_constant = std_floor(model, std), False
         scores = np.sort((y - mean) / positive_scale(std, floor))
@@ -282,7 +281,8 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
         if stored is None or stored.scale.width == "learned":
             return None
         scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
-    confidences = np.array(PERCENTS) / 100
-    ends = ScoreDistribution.of(scores).quantile(tails(confidences)).T
-    ends[(1 - confidences) * (len(scores) + 1) < 1 - 1e-9] = -np.inf, np.inf
-    return IntervalTable(*ends.T, float(floor), is_constant or floor == 0)
+    confidences = [percent / 100 for percent in PERCENTS]
+    distribution = ScoreDistribution.of(scores)
+    ends = np.array([distribution.quantile(tails(level)) for level in confidences])
+    ends[[not suffices(level, len(scores)) for level in confidences]] = -np.inf, np.inf
+    return IntervalTable(ends[:, 0], ends[:, 1], float(floor), is_constant or floor == 0)

@@ -313,8 +313,7 @@ def weigh_settings(
             weights[complete] = greedy_selection(errors.T)
         if n_folds == 1:
             return weights
-        settings = allocate_members(weights, n_members)
-        return np.bincount(settings, minlength=n_settings) / n_members
+        return np.bincount(allocate_members(weights, n_members), minlength=n_settings) / n_members
 
     fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
     return SettingSelection(
