@@ -29,7 +29,7 @@ from twinned.rows.validation import check_real
 
 # Probabilities at which quantiles of scores are those of conformal prediction; and degrees of
 # freedom of the variable that is transformed, which has heavier tails than a normal one.
-_LEVELS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+_LEVELS = (0.005, 0.025, 0.05, 0.1, 0.25)
 _FREEDOM = 5.0
 _LEAST_SLOPE = 1e-3  # of the transformation, in units of its mean
 MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation

@@ -275,7 +275,7 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
         mean, std = (part[:, 0] for part in raw)
         y = validate_target(model, y_cal, len(mean), multi_output=False)
         floor, is_constant = std_floor(model, std), False
-        scores = np.sort((y - mean) / positive_scale(std, floor))
+        scores: Floats = np.sort((y - mean) / positive_scale(std, floor))
     else:
         stored = model.calibration_ if isinstance(model, BaseTwin) else None
         if stored is None or stored.scale.width == "learned":
