@@ -284,6 +284,16 @@ CASES = [
     Case("row of units", lab(above=[["Sample", "Pb", "Cu", "y"], ["[unit]", "mg/L", "mg/L", "%"]]),
          LAB, (f"{FOUND} 3, units of columns in row 4",), y=(70.5, 71.5, 72.5, 73.5),
          suffix="xlsx"),
+    Case("units and equal names", lab(above=[["Sample", "Pb", "Pb", "y"], [None, "mg", "g", "%"]]),
+         error=("several columns of the name 'Pb'; rename all but one",), suffix="xlsx"),
+    Case("units and equal names among others", excel(("Data", [["a", "a", "b", "y"],
+         ["mm", "kg", "s", None], [1.5, 2, 3, 4], [2.5, 3, 4, 5]])),
+         error=("several columns of the name 'a'",), suffix="xlsx"),
+    Case("units and a column without a name", excel(("Data", [["a", None, "y"],
+         ["mm", "kg", "s"], [1.5, 2, 3], [2.5, 3, 4]])), A,
+         ("units of columns in row 2", "columns without a name (2)"), y=(3, 4), suffix="xlsx"),
+    Case("equal names of a group in two rows", "m,m,y\nPb,Cu,\n1.5,2,3\n2.5,3,4\n",
+         {"Pb": [1.5, 2.5], "Cu": [2, 3]}, ("further names of columns in line 2",)),
     Case("names in two rows, units and text", lab(B2="n.d.", D4="n.d.",
          above=[["Sample", "Metals", None, "y"], [None, "Pb", "Cu", None],
          ["Unit", "mg/L", "mg/L", "%"]]), suffix="xlsx",
@@ -466,6 +476,23 @@ def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
     assert result.exit_code == 0, result.output
     assert f"{FOUND} 3, units of columns in row 4" in result.stderr
     assert pd.read_csv(io.StringIO(result.stdout))["Sample"].tolist()[:2] == ["S0", "S1"]
+
+
+def test_a_name_that_an_error_states_is_found(tmp_path):
+    table = tmp_path / "lab.xlsx"
+    lab(above=[["Sample", "before", "after", None], [None, "Pb", "Pb", "y"]])(table)
+    with pytest.raises(ValueError, match="its columns are 'Sample', 'before Pb', 'after Pb', 'y'"):
+        read_training_data(TrainingOptions(table=table, target="Pb"))
+    data = read_training_data(TrainingOptions(table=table, target="before Pb"))
+    assert list(data.X.columns) == ["Sample", "after Pb", "y"]
+
+
+def test_units_are_recognized_where_the_target_is_empty(tmp_path):
+    (tmp_path / "new.csv").write_text("a,b,y\nmm,kg,s\n0.12,1.08,\n0.5,0.3,\n")
+    table = read_table(tmp_path / "new.csv", names=["a", "b"])
+    assert (table.numbers("a"), table.detected) == ([0.12, 0.5], ["units of columns in line 2"])
+    (tmp_path / "new.csv").write_text("a,b,c\n?,?,red\n0.12,1.08,\n0.5,0.3,\n")
+    assert len(read_table(tmp_path / "new.csv", names=["a", "b", "c"])) == 3
 
 
 def test_each_problem_of_a_file_has_its_line(tmp_path):
