@@ -311,8 +311,14 @@ CASES = [
     Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
          error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
                 "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
-    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("has formulas "
-         "without stored values (Data!D5, Data!D6); save it in Excel",), suffix="xlsx"),
+    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("column 'y' has formulas "
+         "without stored values ('Data!D5', 'Data!D6'); save it in Excel",), suffix="xlsx"),
+    Case("many formulas without values", lab(n=9, **{f"C{i}": "=1" for i in range(2, 11)}),
+         error=("column 'Cu' has", "'Data!C8' and 4 more); save",), suffix="xlsx"),
+    Case("unused formulas without values", lab(["Mean", "=1", "=2", "=3"], [None, None, "=B4"],
+         C3="=1", above=[["=1", "=2"], ["Sample", "Pb", "Cu", "y"], ["=1", "mg", "g", "%"]]),
+         {"Sample": LAB["Sample"], "Pb": LAB["Pb"]}, (f"{FOUND} 4, units of columns in row 5",
+         "1 of 5 rows begin with a word such as Mean"), options={"drop": ["Cu"]}, suffix="xlsx"),
     Case("Excel with titles", excel(("Data", [["Results"], [None], [None, "2024"], ["a", "y"],
          [1.5, 3], [2.5, 4]])), {"a": [1.5, 2.5]}, ("the names of columns in row 4",), y=(3, 4),
          suffix="xlsx"),

@@ -244,6 +244,7 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     """Read a sheet of an .xlsx file, by default that with the expected names."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
+        from openpyxl.utils.cell import coordinate_to_tuple
     try:
         reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
         reader.read()
@@ -261,10 +262,13 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     title, position = _find_header(path, filled, options)
     others = join_names([name for name in filled if name != title])
     detected = [f"sheet {title!r} (others: {others})"] if others else []
-    if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
-        cells = ", ".join(f"{title}!{cell.decode()}" for cell in formulas[:_ROWS_BELOW])
-        raise ValueError(f"{path} has formulas without stored values ({cells}); save it in Excel.")
-    return _typed_table(path, filled[title], position, options, detected)
+    table = _typed_table(path, filled[title], position, options, detected)
+    names = dict(zip(table.positions, table.names, strict=True))
+    for cell in map(bytes.decode, _WITHOUT_VALUE.findall(reader.archive.read(parts[title]))):
+        row, column = coordinate_to_tuple(cell)
+        if row >= table.lines[0] and column - 1 in names:
+            table.formulas[names[column - 1], row] = f"{title}!{cell}"
+    return table
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
@@ -507,7 +511,7 @@ def _make_table(
         detected = [*detected, *describe_formats(names, in_file)]
     formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
     lines = [line for line, _ in rows]
-    return Table(path, names, columns, lines, word, formats, detected, reading)
+    return Table(path, names, columns, lines, word, formats, detected, reading, used)
 
 
 def reading_note(table: Table) -> Iterable[str]:
