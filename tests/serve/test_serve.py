@@ -425,15 +425,32 @@ def test_messages_name_parameters_and_no_options_of_the_command_line(dated, tmp_
     for parameters, lead in (("decimal=.", "1.234"), ("thousands=.", "1234")):
         text = client.post(f"/batch?{parameters}", content=table).text
         assert next(csv.DictReader(io.StringIO(text)))["lead"] == lead
-    rows = [["lead", "sold", "kind"], [2.5, date(2022, 1, 31), "1,5"]]
-    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", rows))(tmp_path / "new.xlsx")
+    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", [["b"], [1]]))(tmp_path / "new.xlsx")
     content = (tmp_path / "new.xlsx").read_bytes()
     error = json_of(client.post("/batch", content=content), 422)["error"]
     assert "its columns are '--a', 'b'." in error
     assert error.endswith("the parameter sheet selects another.")
-    assert client.post("/batch?sheet=Sales", content=content).status_code == 200
     error = json_of(client.post("/batch?sheets=2", content=content), 422)["error"]
     assert error.startswith("the parameter 'sheets' is unknown; use confidence, decimal,")
+
+
+def test_batch_finds_the_sheet_and_takes_further_missing_values(tmp_path):
+    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(X, y)
+    cover = ("Cover", [["Client:", "R1"], ["Samples", 3]])
+    rows = [[2.0, "N.D.", 2.5, "wood", None], ["?", 1.5, "lost", "wood", None], [2, 1.5, 2, "x"]]
+    units = [["V", "kΩ", "kΩ", None, "V"], *rows]
+    excel(cover, ("Data", [["Results", 2024], [*ROW, "y"], *units]))(tmp_path / "new.xlsx")
+    content, client = (tmp_path / "new.xlsx").read_bytes(), client_of(model, "m")
+    error = json_of(client.post("/batch", content=content), 422)["error"]
+    assert "row 4, column 'R1': 'N.D.' is text" in error
+    assert "name it with the parameter missing if" in error
+    response = client.post("/batch?missing=n.d.&missing=Lost", content=content)
+    assert response.status_code == 200, response.text
+    found = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(response.text))]
+    known = [{**ROW, "R1": None}, {**ROW, "U": None, "R2": None}, {**ROW, "R2": 2, "material": "x"}]
+    np.testing.assert_allclose(found, parse_and_predict(model, known)[:, 0], rtol=1e-5)
+    (note, _) = json.loads(response.headers["X-Twinned-Warnings"])
+    assert "'Data' (others: 'Cover'), the names of columns in row 2, units of columns in" in note
 
 
 def test_batch_of_an_excel_file_equals_that_of_csv(dated, tmp_path):

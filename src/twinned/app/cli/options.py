@@ -112,6 +112,7 @@ class TableOptions:
         target or the most features of the model, of the first 20.
     missing
         Text of a missing value, such as n.d., besides empty cells, NA and others. May be repeated.
+        A saved model does not store it.
     """
 
     separator: Annotated[str | None, _reading_option("--separator", metavar="CHAR")] = None

@@ -164,8 +164,9 @@ async function predictFile() {
   output.className = "";
   output.textContent = "The table is predicted…";
   try {
-    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value;
-    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }) };
+    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, missing = byId("missing").value.trim();
+    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }),
+      ...(missing && { missing }) };
     const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
@@ -212,7 +213,7 @@ async function start() {
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
-  for (const id of ["file", "notation", "sheet"]) byId(id).addEventListener("change", predictFile);
+  for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }
 
