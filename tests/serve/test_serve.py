@@ -96,6 +96,19 @@ def test_the_form_starts_with_the_commonest_category(twin):
     assert about["allow_missing"] is True
 
 
+def test_the_form_starts_with_a_missing_value_where_most_rows_have_none():
+    table = pd.DataFrame({
+        "R1": [2.0] * 9 + [np.nan] * 11, "R2": [2.0] * 10 + [np.nan] * 10,
+        "note": pd.Categorical(["check!", "ok?", *[None] * 18]),
+        "sold (days)": [1.0, 2, 3, *[np.nan] * 17], "sold (weekday)": [5.0, 6, 7, *[np.nan] * 17],
+    })  # fmt: skip
+    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3)).fit(table, np.arange(20.0))
+    client = client_of(model, "m")
+    inputs = {each["name"]: each["middle"] for each in json_of(client.get("/about"))["inputs"]}
+    assert inputs == {"R1": None, "R2": 2.0, "note": None, "sold": None}
+    assert len(json_of(client.post("/predict", json={"rows": [inputs]}))["prediction"]) == 1
+
+
 def post_concurrently(twin, requests):
     """Responses of an application to requests (url, rows) that are sent at the same time."""
 

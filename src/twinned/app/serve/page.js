@@ -204,9 +204,11 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-      field.value = column.choices.indexOf(column.middle);
       if (about.allow_missing) field.append(createElement("option", "missing", { value: MISSING }));
-    } else field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
+      field.value = column.middle === null ? MISSING : column.choices.indexOf(column.middle);
+    } else if (column.middle !== null) {
+      field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
+    }
     group.append(createElement("label", column.name, { htmlFor: id }), field);
     if (column.choices && !column.ordered) group.append(offerNewCategory(field, column.name, index));
     return group;
