@@ -362,7 +362,7 @@ def test_comparables_have_the_names_of_numeric_features(dated):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"lead": 1}, "row 1 lacks 'sold'; it must have ['lead', 'sold', 'kind']."),
+        ({"lead": 1}, "row 1 lacks 'sold'; it must have 'lead', 'sold', 'kind'."),
         (
             {"lead": 1, "sold": "soon"},
             "the request, row 1, column 'sold': 'soon' is no date, such as 2024-01-31.",
@@ -442,7 +442,7 @@ def test_messages_name_parameters_and_no_options_of_the_command_line(dated, tmp_
     content = (tmp_path / "new.xlsx").read_bytes()
     error = json_of(client.post("/batch", content=content), 422)["error"]
     assert "its columns are '--a', 'b'." in error
-    assert error.endswith("the parameter sheet selects another.")
+    assert error.endswith(" Select another with the parameter sheet.")
     error = json_of(client.post("/batch?sheets=2", content=content), 422)["error"]
     assert error.startswith("the parameter 'sheets' is unknown; use confidence, decimal,")
 
@@ -787,7 +787,7 @@ def test_the_command_serves_on_loopback(tmp_path):
     source = str(Path(twinned.__file__).resolve().parents[1])
     command = [sys.executable, "-m", "twinned.app.cli", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
     ) as process:  # fmt: skip
         try:
@@ -800,8 +800,14 @@ def test_the_command_serves_on_loopback(tmp_path):
                     time.sleep(0.1)
             assert about["anchors"] == 40
             assert [column["name"] for column in about["columns"]] == list(ROW)
+            body = json.dumps({"rows": [{**ROW, "material": "straw"}]}).encode()
+            assert (
+                "'straw'"
+                in json.load(urllib.request.urlopen(f"{url}/predict", body))["warnings"][0]
+            )
         finally:
             process.terminate()
+        assert "Warning" not in process.stderr.read()  # it is part of the response
 
 
 def test_a_port_in_use_is_reported(twin, tmp_path):

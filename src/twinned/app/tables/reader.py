@@ -408,7 +408,7 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
                 kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
-                width = min(len(row) - row.count(None), 3 if found else 2)
+                width = min(sum(map(bool, texts)), 3 if found else 2)
                 ratings[title, i] = len(found), width, sum(kinds) > max(1, len(kinds) / 2)
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")

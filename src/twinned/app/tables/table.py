@@ -135,14 +135,17 @@ class Table:
     def require(self, names: Iterable[str], required_by: str, hint: str = "") -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
         if absent := [name for name in names if name not in self._positions]:
-            by_fold = {name.casefold(): name for name in self.names}
+            from twinned.rows.formatting import split_unit
+
+            keys = {name: (split_unit(name)[0], name) for name in self.names}
+            by_fold = {key.casefold(): name for name, own in keys.items() for key in own}
             alike = [by_fold[name.casefold()] for name in absent if name.casefold() in by_fold]
             sheets = [f" This is {each}." for each in self.detected if each.startswith("sheet ")]
             raise ValueError(
                 f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
                 f"are {join_names(self.names)}."
                 + (f" Did you mean {join_names(alike)}?" if alike else "")
-                + "".join(f"{each} --sheet selects another." for each in sheets)
+                + "".join(f"{each} Select another with --sheet." for each in sheets)
                 + hint
             )
 
