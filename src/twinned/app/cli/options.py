@@ -34,7 +34,7 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html", ".twin")
+_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
 column_option = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
 advanced_option = partial(typer.Option, rich_help_panel="Advanced")
