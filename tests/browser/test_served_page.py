@@ -3,9 +3,11 @@
 import socket
 import threading
 import time
+from contextlib import contextmanager
 
 import pandas as pd
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor, cross_conformal
@@ -22,15 +24,16 @@ def twin():
     return cross_conformal(twin, X, y, cv=5).store_in()
 
 
-@pytest.fixture(scope="module")
-def address(twin):
+@contextmanager
+def served(model):
+    """Context with the address of a service of the model."""
     import uvicorn
 
     from twinned.app.serve import make_app
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_app(twin, "bridge.twin"), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(make_app(model, "bridge.twin"), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
@@ -38,6 +41,12 @@ def address(twin):
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(twin):
+    with served(twin) as address:
+        yield address
 
 
 @pytest.fixture
@@ -119,6 +128,22 @@ def test_missing_category_is_predicted(page, twin):
     Select(page.find_element("id", "column-3")).select_by_visible_text("missing")
     page.find_element("css selector", "form button").click()
     wait_until(page, lambda: "At the edge" in text_of(page, "applicability"))
+
+
+def test_form_and_table_have_missing_values(open_page, tmp_path):
+    notes = pd.Categorical(["wood", "brick", *[None] * 58])
+    table = X.assign(U=X["U"].where(X.index < 9), material=notes)
+    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(table, y)
+    with served(model) as address:
+        page = open_page(address)
+        wait_until(page, lambda: text_of(page, "predicted-value"))
+        fields = [page.find_element("id", f"column-{i}") for i in (0, 3)]
+        assert [field.get_attribute("value") for field in fields] == ["", "missing"]
+        assert text_of(page, "predicted-value").startswith("y: ")
+        page.find_element("id", "missing").send_keys("n.d.")
+        (tmp_path / "table.csv").write_text("U,R1,R2,material\nn.d.,1,1,wood\n2,1,1,wood\n")
+        page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
+        wait_until(page, lambda: "2 rows were predicted" in text_of(page, "batch-result"))
 
 
 def test_invalid_number_shows_the_error(page):

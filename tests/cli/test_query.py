@@ -62,7 +62,7 @@ def test_an_excel_file_has_the_same_rows(files):
     pd.testing.assert_frame_equal(pd.read_excel("next.xlsx"), printed, check_dtype=False)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".parquet", ".XLS"])
+@pytest.mark.parametrize("suffix", [".json", ".parquet", ".XLS", ".docx"])
 def test_files_that_are_not_written_are_refused(files, suffix):
     for command in ("query", "predict"):
         arguments = [command, "model.twin", "candidates.csv", "-o", f"next{suffix}"]

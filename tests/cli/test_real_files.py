@@ -232,6 +232,8 @@ CASES = [
     Case("no header", "1.5,3\n2.5,4\n", error=("line 1 holds numbers", "add a header")),
     Case("title above the header", "Results 2024\na,y\n1.5,3\n2.5,4\n", A,
          ("the names of columns in line 2; --separator, --encoding, --header-row",)),
+    Case("name with a unit below a title", "Protocol;;\n;;\nYield;Y [%];a\n1;2;3\n2;3;4\n",
+         error=("its columns are 'Yield', 'Y [%]', 'a'. Did you mean 'Y [%]'?",)),
     Case("rows of different length", "a,b,y\n1,2,3\n1,2\n1\n",
          error=("line 3 has 2 fields (also lines 4), but line 1 names 3",)),
     Case("empty", "", error=("is empty",)),
@@ -245,7 +247,7 @@ CASES = [
     Case("several sheets", excel(("Empty", []), ("Data", [["a", "y"], [1.5, 3], [2.5, 4]]),
          ("Notes", [["by hand"]])), A, ("sheet 'Data' (others: 'Notes'); --sheet",), suffix="xlsx"),
     Case("table without the target", excel(("About", [["b", "x"], [1, 2]]), ("Data", [["a", "z"]])),
-         error=("no column 'y'", "This is sheet 'About' (others: 'Data'). --sheet selects another"),
+         error=("no column 'y'", "This is sheet 'About' (others: 'Data'). Select another with --"),
          suffix="xlsx"),
     Case("sheet by name", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),
          A, options={"sheet": "New"}, suffix="xlsx"),
@@ -284,6 +286,16 @@ CASES = [
     Case("row of units", lab(above=[["Sample", "Pb", "Cu", "y"], ["[unit]", "mg/L", "mg/L", "%"]]),
          LAB, (f"{FOUND} 3, units of columns in row 4",), y=(70.5, 71.5, 72.5, 73.5),
          suffix="xlsx"),
+    Case("units and equal names", lab(above=[["Sample", "Pb", "Pb", "y"], [None, "mg", "g", "%"]]),
+         error=("several columns of the name 'Pb'; rename all but one",), suffix="xlsx"),
+    Case("units and equal names among others", excel(("Data", [["a", "a", "b", "y"],
+         ["mm", "kg", "s", None], [1.5, 2, 3, 4], [2.5, 3, 4, 5]])),
+         error=("several columns of the name 'a'",), suffix="xlsx"),
+    Case("units and a column without a name", excel(("Data", [["a", None, "y"],
+         ["mm", "kg", "s"], [1.5, 2, 3], [2.5, 3, 4]])), A,
+         ("units of columns in row 2", "columns without a name (2)"), y=(3, 4), suffix="xlsx"),
+    Case("equal names of a group in two rows", "m,m,y\nPb,Cu,\n1.5,2,3\n2.5,3,4\n",
+         {"Pb": [1.5, 2.5], "Cu": [2, 3]}, ("further names of columns in line 2",)),
     Case("names in two rows, units and text", lab(B2="n.d.", D4="n.d.",
          above=[["Sample", "Metals", None, "y"], [None, "Pb", "Cu", None],
          ["Unit", "mg/L", "mg/L", "%"]]), suffix="xlsx",
@@ -301,8 +313,14 @@ CASES = [
     Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
          error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
                 "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
-    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("has formulas "
-         "without stored values (Data!D5, Data!D6); save it in Excel",), suffix="xlsx"),
+    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("column 'y' has formulas "
+         "without stored values ('Data!D5', 'Data!D6'); save it in Excel",), suffix="xlsx"),
+    Case("many formulas without values", lab(n=9, **{f"C{i}": "=1" for i in range(2, 11)}),
+         error=("column 'Cu' has", "'Data!C8' and 4 more); save",), suffix="xlsx"),
+    Case("unused formulas without values", lab(["Mean", "=1", "=2", "=3"], [None, None, "=B4"],
+         C3="=1", above=[["=1", "=2"], ["Sample", "Pb", "Cu", "y"], ["=1", "mg", "g", "%"]]),
+         {"Sample": LAB["Sample"], "Pb": LAB["Pb"]}, (f"{FOUND} 4, units of columns in row 5",
+         "1 of 5 rows begin with a word such as Mean"), options={"drop": ["Cu"]}, suffix="xlsx"),
     Case("Excel with titles", excel(("Data", [["Results"], [None], [None, "2024"], ["a", "y"],
          [1.5, 3], [2.5, 4]])), {"a": [1.5, 2.5]}, ("the names of columns in row 4",), y=(3, 4),
          suffix="xlsx"),
@@ -466,6 +484,23 @@ def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
     assert result.exit_code == 0, result.output
     assert f"{FOUND} 3, units of columns in row 4" in result.stderr
     assert pd.read_csv(io.StringIO(result.stdout))["Sample"].tolist()[:2] == ["S0", "S1"]
+
+
+def test_a_name_that_an_error_states_is_found(tmp_path):
+    table = tmp_path / "lab.xlsx"
+    lab(above=[["Sample", "before", "after", None], [None, "Pb", "Pb", "y"]])(table)
+    with pytest.raises(ValueError, match="its columns are 'Sample', 'before Pb', 'after Pb', 'y'"):
+        read_training_data(TrainingOptions(table=table, target="Pb"))
+    data = read_training_data(TrainingOptions(table=table, target="before Pb"))
+    assert list(data.X.columns) == ["Sample", "after Pb", "y"]
+
+
+def test_units_are_recognized_where_the_target_is_empty(tmp_path):
+    (tmp_path / "new.csv").write_text("a,b,y\nmm,kg,s\n0.12,1.08,\n0.5,0.3,\n")
+    table = read_table(tmp_path / "new.csv", names=["a", "b"])
+    assert (table.numbers("a"), table.detected) == ([0.12, 0.5], ["units of columns in line 2"])
+    (tmp_path / "new.csv").write_text("a,b,c\n?,?,red\n0.12,1.08,\n0.5,0.3,\n")
+    assert len(read_table(tmp_path / "new.csv", names=["a", "b", "c"])) == 3
 
 
 def test_each_problem_of_a_file_has_its_line(tmp_path):

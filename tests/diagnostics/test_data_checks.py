@@ -277,6 +277,9 @@ def test_rows_in_the_order_of_time(table, rng):
     for name in ("area", "timer", "overtime"):  # sorted, but not by a time
         assert not list(check_time_order({name: years}))
     assert len(list(check_time_order({"year": years, "date": years}))) == 1
+    (found,) = check_time_order({"Day": np.arange(200.0) % 31, "sold (days)": years})
+    assert found.numbers == {"column": "sold"}
+    assert found.message.startswith("The rows are in the order of 'sold', but")
     assert not list(check_time_order({"year": np.r_[np.zeros(190), np.ones(10)]}))
 
 

@@ -147,9 +147,12 @@ def test_prediction_is_the_mean_over_anchors_and_members(data, twin):
     # slowly: one difference for each anchor
     slow = [np.mean(twin.predict_difference(np.tile(x, (90, 1)), X) + y) for x in X[:6]]
     np.testing.assert_allclose(slow, mean, atol=1e-5)
+    # an anchor that equals the query has its own value
+    np.testing.assert_allclose(np.diag(estimates), y[:6], rtol=1e-6)
     # the estimates differ by the out-of-fold errors, whatever the query
+    (mean,), (estimates,) = twin.predict(X[:1] + 0.01), twin.predict_anchors(X[:1] + 0.01)[1]
     errors = y - twin.out_of_fold_prediction_
-    np.testing.assert_allclose(estimates - mean[:, None], np.tile(errors - errors.mean(), (6, 1)))
+    np.testing.assert_allclose(estimates - mean, errors - errors.mean())
     assert (std > 0).all()
 
 

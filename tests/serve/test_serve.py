@@ -96,6 +96,19 @@ def test_the_form_starts_with_the_commonest_category(twin):
     assert about["allow_missing"] is True
 
 
+def test_the_form_starts_with_a_missing_value_where_most_rows_have_none():
+    table = pd.DataFrame({
+        "R1": [2.0] * 9 + [np.nan] * 11, "R2": [2.0] * 10 + [np.nan] * 10,
+        "note": pd.Categorical(["check!", "ok?", *[None] * 18]),
+        "sold (days)": [1.0, 2, 3, *[np.nan] * 17], "sold (weekday)": [5.0, 6, 7, *[np.nan] * 17],
+    })  # fmt: skip
+    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3)).fit(table, np.arange(20.0))
+    client = client_of(model, "m")
+    inputs = {each["name"]: each["middle"] for each in json_of(client.get("/about"))["inputs"]}
+    assert inputs == {"R1": None, "R2": 2.0, "note": None, "sold": None}
+    assert len(json_of(client.post("/predict", json={"rows": [inputs]}))["prediction"]) == 1
+
+
 def post_concurrently(twin, requests):
     """Responses of an application to requests (url, rows) that are sent at the same time."""
 
@@ -349,7 +362,7 @@ def test_comparables_have_the_names_of_numeric_features(dated):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"lead": 1}, "row 1 lacks 'sold'; it must have ['lead', 'sold', 'kind']."),
+        ({"lead": 1}, "row 1 lacks 'sold'; it must have 'lead', 'sold', 'kind'."),
         (
             {"lead": 1, "sold": "soon"},
             "the request, row 1, column 'sold': 'soon' is no date, such as 2024-01-31.",
@@ -425,15 +438,32 @@ def test_messages_name_parameters_and_no_options_of_the_command_line(dated, tmp_
     for parameters, lead in (("decimal=.", "1.234"), ("thousands=.", "1234")):
         text = client.post(f"/batch?{parameters}", content=table).text
         assert next(csv.DictReader(io.StringIO(text)))["lead"] == lead
-    rows = [["lead", "sold", "kind"], [2.5, date(2022, 1, 31), "1,5"]]
-    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", rows))(tmp_path / "new.xlsx")
+    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", [["b"], [1]]))(tmp_path / "new.xlsx")
     content = (tmp_path / "new.xlsx").read_bytes()
     error = json_of(client.post("/batch", content=content), 422)["error"]
     assert "its columns are '--a', 'b'." in error
-    assert error.endswith("the parameter sheet selects another.")
-    assert client.post("/batch?sheet=Sales", content=content).status_code == 200
+    assert error.endswith(" Select another with the parameter sheet.")
     error = json_of(client.post("/batch?sheets=2", content=content), 422)["error"]
     assert error.startswith("the parameter 'sheets' is unknown; use confidence, decimal,")
+
+
+def test_batch_finds_the_sheet_and_takes_further_missing_values(tmp_path):
+    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(X, y)
+    cover = ("Cover", [["Client:", "R1"], ["Samples", 3]])
+    rows = [[2.0, "N.D.", 2.5, "wood", None], ["?", 1.5, "lost", "wood", None], [2, 1.5, 2, "x"]]
+    units = [["V", "kΩ", "kΩ", None, "V"], *rows]
+    excel(cover, ("Data", [["Results", 2024], [*ROW, "y"], *units]))(tmp_path / "new.xlsx")
+    content, client = (tmp_path / "new.xlsx").read_bytes(), client_of(model, "m")
+    error = json_of(client.post("/batch", content=content), 422)["error"]
+    assert "row 4, column 'R1': 'N.D.' is text" in error
+    assert "name it with the parameter missing if" in error
+    response = client.post("/batch?missing=n.d.&missing=Lost", content=content)
+    assert response.status_code == 200, response.text
+    found = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(response.text))]
+    known = [{**ROW, "R1": None}, {**ROW, "U": None, "R2": None}, {**ROW, "R2": 2, "material": "x"}]
+    np.testing.assert_allclose(found, parse_and_predict(model, known)[:, 0], rtol=1e-5)
+    (note, _) = json.loads(response.headers["X-Twinned-Warnings"])
+    assert "'Data' (others: 'Cover'), the names of columns in row 2, units of columns in" in note
 
 
 def test_batch_of_an_excel_file_equals_that_of_csv(dated, tmp_path):
@@ -757,7 +787,7 @@ def test_the_command_serves_on_loopback(tmp_path):
     source = str(Path(twinned.__file__).resolve().parents[1])
     command = [sys.executable, "-m", "twinned.app.cli", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
     ) as process:  # fmt: skip
         try:
@@ -770,8 +800,14 @@ def test_the_command_serves_on_loopback(tmp_path):
                     time.sleep(0.1)
             assert about["anchors"] == 40
             assert [column["name"] for column in about["columns"]] == list(ROW)
+            body = json.dumps({"rows": [{**ROW, "material": "straw"}]}).encode()
+            assert (
+                "'straw'"
+                in json.load(urllib.request.urlopen(f"{url}/predict", body))["warnings"][0]
+            )
         finally:
             process.terminate()
+        assert "Warning" not in process.stderr.read()  # it is part of the response
 
 
 def test_a_port_in_use_is_reported(twin, tmp_path):

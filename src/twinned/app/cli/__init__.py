@@ -6,6 +6,7 @@ heavy libraries, are imported when they are called, so that `--help` is fast.
 
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from typer.core import TyperGroup
 from twinned._version import __version__
 from twinned.app.cli import messages, options
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option
-from twinned.exceptions import require_extra
+from twinned.exceptions import UnknownCategoryWarning, require_extra
 
 
 class _CommandGroup(TyperGroup):
@@ -100,6 +101,7 @@ def serve_command(
         listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
+    warnings.simplefilter("ignore", UnknownCategoryWarning)  # which the responses have
     make_server(service).run(sockets=[listener])
 
 

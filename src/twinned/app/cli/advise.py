@@ -42,7 +42,7 @@ def advise_command(options: AdviseOptions) -> None:
         if report_path is not None:
             write_atomically(report_path, render(content).encode())
             content["report"] = str(report)
-    messages.print_result(content, format_text(content), options.as_json)
+    messages.print_result(content, format_text(content, data), options.as_json)
 
 
 def _diagnose(
@@ -78,11 +78,12 @@ def _diagnose(
     return diagnosis, content
 
 
-def format_text(content: Content) -> str:
-    """Return the summary, the errors and the code as lines of text."""
+def format_text(content: Content, data: TrainingData) -> str:
+    """Return the summary, the errors, the features and the code as lines of text."""
     errors = [f"  {line}" for line in aligned(content["error_summary"])]
     lines = [content["summary"], f"Errors of {content['target']} on held-out rows:", *errors]
-    lines += ["", *format_findings(content), ""]
+    features = [f"  {line}" for line in aligned(dict(data.feature_lines()))]
+    lines += ["Features:", *features, "", *format_findings(content), ""]
     lines.append(f"Root mean square errors (RMSE) of {content['target']} on held-out rows:")
     lines += [f"  {line}" for line in leaderboard_lines(content["leaderboard"])]
     for check in content["checks"].values():

@@ -70,7 +70,7 @@ def fit_command(options: FitOptions) -> None:
         "output": str(options.output),
         "bytes": path.stat().st_size,
     }
-    messages.print_result(facts, "\n".join(_summary_lines(facts)), options.as_json)
+    messages.print_result(facts, "\n".join(_summary_lines(facts, data)), options.as_json)
 
 
 def _check_data(options: FitOptions, data: TrainingData) -> None:
@@ -312,17 +312,13 @@ def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "", f"  (plain: {check['plain']})"
 
 
-def _summary_lines(facts: Facts) -> Iterator[str]:
+def _summary_lines(facts: Facts, data: TrainingData) -> Iterator[str]:
     limits = f", {facts['censored_rows']:,} with a limit" if facts["censored_rows"] else ""
     logarithm = " (its logarithm is fitted)" if facts["log_target"] else ""
     lines = [("result", facts["summary"])] if facts["summary"] else []
     lines.append(("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}"))
     lines.append(("target", facts["target"] + logarithm))
-    counts = facts["categories"].items()
-    described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
-    for kind, names in (("numeric", facts["numbers"]), ("categorical", described)):
-        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-        lines += [(kind, f"{len(names)}: {', '.join(names[:12])}{more}")] if names else []
+    lines += data.feature_lines()
     is_blend, size = facts["model"] == "auto", facts["bytes"]
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"
     lines += _blend_lines(facts) if is_blend else _twin_lines(facts)

@@ -34,7 +34,7 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
+_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
 column_option = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
 advanced_option = partial(typer.Option, rich_help_panel="Advanced")
@@ -112,6 +112,7 @@ class TableOptions:
         target or the most features of the model, of the first 20.
     missing
         Text of a missing value, such as n.d., besides empty cells, NA and others. May be repeated.
+        A saved model does not store it.
     """
 
     separator: Annotated[str | None, _reading_option("--separator", metavar="CHAR")] = None

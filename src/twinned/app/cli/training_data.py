@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +57,16 @@ class TrainingData:
         """The categories of each categorical feature."""
         columns = self.X.select_dtypes("category")
         return {str(name): list(columns[name].cat.categories) for name in columns}
+
+    def feature_lines(self) -> Iterator[tuple[str, str]]:
+        """Yield (kind, text) of numeric and categorical features; twelve of a kind are named."""
+        counts = [(name, len(values)) for name, values in self.categories.items()]
+        described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
+        numeric = [str(name) for name in self.X.select_dtypes(exclude="category")]
+        for kind, names in (("numeric", numeric), ("categorical", described)):
+            more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+            if names:
+                yield kind, f"{len(names)}: {', '.join(names[:12])}{more}"
 
     @property
     def unused_dates(self) -> dict[str, np.ndarray]:

@@ -51,7 +51,7 @@ MAX_BODY_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
 _MAX_CELLS = 5_000_000  # of an Excel file
 _MAX_UNPACKED_BYTES = 200_000_000  # of the parts of an Excel file, which is a zip file
-_READ_OPTIONS = ("decimal", "thousands", "sheet", "separator", "encoding")  # of a file
+_READ_OPTIONS = ("decimal", "thousands", "sheet", "separator", "encoding", "missing")
 WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
 MAX_WARNINGS = 10  # in the header of a CSV response: proxies refuse long ones
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
@@ -114,9 +114,10 @@ class _Endpoints:
         return _json_response(content, warnings=self._schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:
-        body, options = await _read_body(request, MAX_FILE_BYTES), dict(request.query_params)
+        body, query = await _read_body(request, MAX_FILE_BYTES), request.query_params
+        options = {**query, "missing": frozenset(map(str.casefold, query.getlist("missing")))}
         given = options.pop("confidence", None)
-        table = await in_thread(_parse_file, body, options)
+        table = await in_thread(_parse_file, body, options, self._schema.names)
         batches, confidence, notes = await in_thread(self._schema.parse_table, table, given)
         columns = await self._predict_columns(batches, confidence)
         text = await in_thread(self._to_csv, table, columns)
@@ -200,8 +201,11 @@ def _render_page(page: str, service: PredictionService) -> Response:
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 
 
-def _parse_file(body: bytes, options: dict[str, Any]) -> Table:
-    """Return a CSV or Excel file as a table; what `options` do not specify is detected."""
+def _parse_file(body: bytes, options: dict[str, Any], names: list[str]) -> Table:
+    """Return a CSV or Excel file as a table; what `options` do not specify is detected.
+
+    As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
+    """
     if unknown := [name for name in options if name not in _READ_OPTIONS]:
         known = ", ".join(("confidence", *_READ_OPTIONS))
         raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {known}.")
@@ -209,7 +213,8 @@ def _parse_file(body: bytes, options: dict[str, Any]) -> Table:
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
     _check_unpacked_size(body)
     with refuse_value_errors():
-        return parse_table(Path("the table"), body, ReadOptions(**options), _MAX_CELLS)
+        reading = ReadOptions(**options, expected=frozenset(names))
+        return parse_table(Path("the table"), body, reading, _MAX_CELLS)
 
 
 def _check_unpacked_size(body: bytes) -> None:

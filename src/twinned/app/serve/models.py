@@ -24,7 +24,7 @@ from twinned._version import __version__
 from twinned.app.tables.columns import BOOLEANS, EPOCH, PARTS, date_columns, parse_limit
 from twinned.app.tables.frames import LIMIT, derived_from, prediction_frame, source_columns
 from twinned.app.tables.numbers import is_missing
-from twinned.app.tables.table import Table
+from twinned.app.tables.table import Table, join_names
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
@@ -256,7 +256,7 @@ class RequestSchema:
             return BadRequest(f"{row} must be an object, not {shown}.")
         name = self._sources.get(str(names[0]), str(names[0]))
         if kind == "missing":
-            needed = short_repr([each.name for each in self.inputs])
+            needed = join_names([each.name for each in self.inputs])
             return BadRequest(f"{row} lacks {name!r}; it must have {needed}.")
         hint = "; write a decimal point" if "," in shown else ""
         return BadRequest(f"{row}: {name!r} {cause or f'must be a number, not {shown}{hint}'}.")

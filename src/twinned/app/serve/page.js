@@ -164,8 +164,9 @@ async function predictFile() {
   output.className = "";
   output.textContent = "The table is predicted…";
   try {
-    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value;
-    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }) };
+    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, missing = byId("missing").value.trim();
+    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }),
+      ...(missing && { missing }) };
     const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
@@ -203,16 +204,18 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-      field.value = column.choices.indexOf(column.middle);
       if (about.allow_missing) field.append(createElement("option", "missing", { value: MISSING }));
-    } else field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
+      field.value = column.middle === null ? MISSING : column.choices.indexOf(column.middle);
+    } else if (column.middle !== null) {
+      field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
+    }
     group.append(createElement("label", column.name, { htmlFor: id }), field);
     if (column.choices && !column.ordered) group.append(offerNewCategory(field, column.name, index));
     return group;
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
-  for (const id of ["file", "notation", "sheet"]) byId(id).addEventListener("change", predictFile);
+  for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }
 

@@ -71,6 +71,7 @@ class PredictionService:
         possible = TargetRange.of(self.target, self._target.invert(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
+        describe = partial(_describe_input, anchors, self.schema.allow_missing)
         return {
             "name": self.name,
             "target": self.target,
@@ -81,8 +82,8 @@ class PredictionService:
             "intervals": calibration is not None and len(calibration.scores) >= _MIN_SCORES,
             "calibrated_std": calibration is not None,
             "allow_missing": self.schema.allow_missing,
-            "columns": [_describe_input(each, anchors) for each in self.schema.features],
-            "inputs": [_describe_input(each, anchors) for each in self.schema.inputs],
+            "columns": [describe(each) for each in self.schema.features],
+            "inputs": [describe(each) for each in self.schema.inputs],
         }
 
     def calibration(self, confidence: float) -> Calibration:
@@ -154,27 +155,35 @@ def _check_finite(values: Floats) -> None:
         raise BadRequest(f"row {bad[0] + 1}: the prediction is not a finite number.")
 
 
-def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) -> Json:
+def _describe_input(
+    anchors: dict[str, Floats], allow_missing: bool, each: InputFeature | InputDate
+) -> Json:
     """Return the description of an input, with an initial value for the form.
 
-    That is the median day of a date, the median of a number, or the commonest category. `anchors`
-    has the values (anchor,) of each feature, categories as codes.
+    That is the median day of a date, the median of a number, or the commonest category; None where
+    most known rows have no value, if it may be missing. `anchors` has the values (anchor,) of each
+    feature, categories as codes.
     """
     if isinstance(each, InputDate):
-        date = EPOCH + timedelta(days=float(np.nanmedian(anchors[each.features["days"]])))
-        has_time = "hour" in each.features
-        middle = date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
-        return {"name": each.name, "kind": "datetime" if has_time else "date", "middle": middle}
-    values = anchors[each.name]
-    present = values[~np.isnan(values)]
-    labels = each.labels
-    initial: float | str
-    if labels is None:
-        initial = float(np.median(present)) if len(present) else 0.0
+        values = anchors[each.features["days"]]
+        described: Json = {"kind": "datetime" if "hour" in each.features else "date"}
     else:
-        counts = np.bincount(present.astype(np.intp), minlength=1)
-        initial = labels[int(np.argmax(counts))] if labels else ""
-    return {"name": each.name, "choices": labels, "ordered": each.ordered, "middle": initial}
+        values = anchors[each.name]
+        described = {"choices": each.labels, "ordered": each.ordered}
+    present = values[~np.isnan(values)]
+    is_known = len(present) >= (len(values) / 2 if allow_missing else 1)
+    middle = _initial_value(each, present) if is_known else None
+    return {"name": each.name, **described, "middle": middle}
+
+
+def _initial_value(each: InputFeature | InputDate, present: Floats) -> float | str:
+    if isinstance(each, InputDate):
+        date = EPOCH + timedelta(days=float(np.median(present)))
+        has_time = "hour" in each.features
+        return date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
+    if each.labels is None:
+        return float(np.median(present))
+    return each.labels[int(np.argmax(np.bincount(present.astype(np.intp))))]
 
 
 def _call(function: Callable[..., T], *arguments: object) -> T:

@@ -157,7 +157,7 @@ def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
     other = "," if number_format.decimal == "." else "."
     if NumberFormat(other).parse(cell) is not None:
         sign = "comma" if number_format.decimal == "," else "point"
-        return f"{reason} (other numbers of the table have a decimal {sign})"
+        return f"{reason} (other numbers of the table have a decimal {sign}; see --decimal)"
     return reason
 
 

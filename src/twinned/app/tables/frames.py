@@ -91,7 +91,7 @@ def prediction_frame(
             elif known_categories is not None:
                 features[name] = known_category_column(table, name, known_categories)
             else:
-                hint = "; correct it, or empty it if the value is missing"
+                hint = "; correct it, or name it with --missing if the value is missing"
                 values, sides = numeric_column(table, source, hint)
                 features[name] = values if part is None else sides
                 if part is None and sides.any():

@@ -11,6 +11,7 @@ import datetime
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -243,6 +244,7 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     """Read a sheet of an .xlsx file, by default that with the expected names."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
+        from openpyxl.utils.cell import coordinate_to_tuple
     try:
         reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
         reader.read()
@@ -260,12 +262,13 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     title, position = _find_header(path, filled, options)
     others = join_names([name for name in filled if name != title])
     detected = [f"sheet {title!r} (others: {others})"] if others else []
-    if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
-        cells = ", ".join(f"{title}!{cell.decode()}" for cell in formulas[:_ROWS_BELOW])
-        raise ValueError(f"{path} has formulas without stored values ({cells}); save it in Excel.")
-    width = max(len(row) for _, row in filled[title])
-    full = [(number, row + [None] * (width - len(row))) for number, row in filled[title]]
-    return _typed_table(path, full, position, options, detected)
+    table = _typed_table(path, filled[title], position, options, detected)
+    names = dict(zip(table.positions, table.names, strict=True))
+    for cell in map(bytes.decode, _WITHOUT_VALUE.findall(reader.archive.read(parts[title]))):
+        row, column = coordinate_to_tuple(cell)
+        if row >= table.lines[0] and column - 1 in names:
+            table.formulas[names[column - 1], row] = f"{title}!{cell}"
+    return table
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
@@ -299,7 +302,7 @@ def _select_sheets(path: Path, titles: list[str], sheet: str | None) -> list[str
 
 
 def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow]:
-    """Return the numbers and values of the rows that are not blank."""
+    """Return the numbers and values of the rows that are not blank, of equal length."""
     sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
     rows, n_cells = [], 0
     try:
@@ -314,7 +317,8 @@ def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow
         raise ValueError(f"{path}, sheet {sheet.title!r} cannot be read: {error}.") from None
     if n_cells > max_cells:
         raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
-    return rows
+    width = max((len(row) for _, row in rows), default=0)
+    return [(number, row + [None] * (width - len(row))) for number, row in rows]
 
 
 def _typed_table(
@@ -398,11 +402,13 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
     for title, rows in sheets.items():
         for i, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
             if wanted in (None, number):
-                found = [j for j, value in enumerate(row) if cell_text(value) in options.expected]
+                texts = list(map(cell_text, row))
+                names = _merge_names([cell_text(x) for x in rows[i - 1][1]] if i else [], texts)
+                found = [j for j, x in enumerate(texts) if x and {x, names[j]} & options.expected]
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
                 kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
-                width = min(len(row) - row.count(None), 3 if found else 2)
+                width = min(sum(map(bool, texts)), 3 if found else 2)
                 ratings[title, i] = len(found), width, sum(kinds) > max(1, len(kinds) / 2)
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
@@ -422,29 +428,34 @@ def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
         return lower
     names = [low or up for up, low in zip(upper, lower, strict=True)]
     groups: Iterator[str] = accumulate(upper, lambda group, cell: cell or group)
-    merged = zip(groups, names, strict=True)
-    return [f"{group} {name}" if name and names.count(name) > 1 else name for group, name in merged]
+    merged, counts = zip(groups, names, strict=True), Counter(names)
+    return [f"{group} {name}" if name and counts[name] > 1 else name for group, name in merged]
 
 
-def _split_units(names: list[str], rows: list[Record], word: str, detected: list[str]) -> None:
-    """Remove the first rows if they hold further names of columns or units.
+def _split_units(names: list[str], rows: list[Record], reading: ReadOptions) -> list[str]:
+    """Remove the first rows if they hold further names of columns or units, and describe them.
 
-    They are texts in columns of numbers, and not found there again: names where there is none or
-    not one of its own, else units, of which there are several.
+    They are texts in columns of numbers, and not found there again: names where a column has none,
+    or where all are repeated, and none is an expected one; else units, of which there are several.
+    A column without other cells may have a unit, too.
     """
     (line, first), *others = rows[:_SAMPLE]
     filled = [j for j, cell in enumerate(first) if not (is_missing(cell) or _UNIT.fullmatch(cell))]
     cells = {j: [row[j] for _, row in others if not is_missing(row[j])] for j in filled}
     numeric = [j for j in filled if 2 * sum(map(is_number, cells[j])) > len(cells[j])]
-    are_names = any(not names[j] or names.count(names[j]) > 1 for j in numeric)
+    repeated = [j for j in numeric if names.count(names[j]) > 1]
+    are_names = any(not names[j] for j in numeric) or 0 < len(repeated) == len(numeric)
+    are_names = are_names and not any(names[j] in reading.expected for j in filled)
     is_case = any(is_number(first[j]) or first[j] in cells[j] for j in filled)
-    if is_case or not (are_names or 1 < len(filled) == len(numeric)):
-        return
+    if is_case or not (are_names or 1 < sum(map(bool, cells.values())) == len(numeric)):
+        return []
     del rows[0]
-    detected.append(f"{'further names' if are_names else 'units'} of columns in {word} {line}")
-    if are_names:
-        names[:] = _merge_names(names, first)
-        _split_units(names, rows, word, detected)
+    word = "row" if reading.separator is None else "line"
+    if not are_names:
+        return [f"units of columns in {word} {line}"]
+    names[:] = _merge_names(names, first)
+    further = f"further names of columns in {word} {line}"
+    return [further, *_split_units(names, rows, reading)]
 
 
 def check_names(path: Path, names: list[str], line: str) -> None:
@@ -487,7 +498,7 @@ def _make_table(
         rows.pop()
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
-    _split_units(names, rows, word, detected)
+    detected += _split_units(names, rows, reading)
     check_names(path, names, first)
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
@@ -500,7 +511,7 @@ def _make_table(
         detected = [*detected, *describe_formats(names, in_file)]
     formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
     lines = [line for line, _ in rows]
-    return Table(path, names, columns, lines, word, formats, detected, reading)
+    return Table(path, names, columns, lines, word, formats, detected, reading, used)
 
 
 def reading_note(table: Table) -> Iterable[str]:

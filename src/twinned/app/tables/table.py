@@ -13,8 +13,6 @@ from pathlib import Path
 
 from twinned.app.tables.numbers import PLAIN, NumberFormat, is_missing, parse_all
 
-_MAX_LISTED = 20
-
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -60,8 +58,9 @@ class Problems(list[str]):
 class Table:
     """Text cells of a file: `columns[j][row]`, and the line or row of the file of each row.
 
-    `detected` describes what was detected and is not the default, for a note. `parsed` has the
-    numbers of columns that have been parsed.
+    `detected` describes what was detected and is not the default, for a note. `positions` are those
+    of the columns in the file, and `formulas` the cells without stored values by column and row,
+    such as Data!D5. `parsed` has the numbers of columns that have been parsed.
     """
 
     path: Path
@@ -72,6 +71,8 @@ class Table:
     formats: list[NumberFormat] = field(default_factory=list)
     detected: list[str] = field(default_factory=list)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    positions: list[int] = field(default_factory=list)
+    formulas: dict[tuple[str, int], str] = field(default_factory=dict)
     parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -90,6 +91,10 @@ class Table:
         return list(first.values())
 
     def column(self, name: str) -> list[str]:
+        """The cells of a column; a ValueError if any is a formula without a stored value."""
+        if cells := [cell for (of, _), cell in self.formulas.items() if of == name]:
+            shown = f"has formulas without stored values ({join_names(cells, 5)})"
+            raise ValueError(f"{self.path}, column {name!r} {shown}; save it in Excel.")
         return self.columns[self._positions[name]]
 
     def number_format(self, name: str) -> NumberFormat:
@@ -109,7 +114,9 @@ class Table:
         """The table with these rows only."""
         columns = [[column[row] for row in rows] for column in self.columns]
         lines = [self.lines[row] for row in rows]
-        return replace(self, columns=columns, lines=lines, parsed={})
+        left = {*self.lines}.difference(lines)
+        formulas = {key: cell for key, cell in self.formulas.items() if key[1] not in left}
+        return replace(self, columns=columns, lines=lines, formulas=formulas, parsed={})
 
     def row_names(self, label: str | None = None) -> list[str]:
         """The names of the rows in a column; by default the lines or rows of the file.
@@ -128,14 +135,17 @@ class Table:
     def require(self, names: Iterable[str], required_by: str, hint: str = "") -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
         if absent := [name for name in names if name not in self._positions]:
-            by_fold = {name.casefold(): name for name in self.names}
+            from twinned.rows.formatting import split_unit
+
+            keys = {name: (split_unit(name)[0], name) for name in self.names}
+            by_fold = {key.casefold(): name for name, own in keys.items() for key in own}
             alike = [by_fold[name.casefold()] for name in absent if name.casefold() in by_fold]
             sheets = [f" This is {each}." for each in self.detected if each.startswith("sheet ")]
             raise ValueError(
                 f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
                 f"are {join_names(self.names)}."
                 + (f" Did you mean {join_names(alike)}?" if alike else "")
-                + "".join(f"{each} --sheet selects another." for each in sheets)
+                + "".join(f"{each} Select another with --sheet." for each in sheets)
                 + hint
             )
 
@@ -166,14 +176,14 @@ def to_csv(columns: Mapping[str, Sequence[object]], digits: int = 6) -> bytes:
     return text.getvalue().encode()
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Join quoted names for a message, at most 20 of them.
+def join_names(names: Sequence[str], most: int = 20) -> str:
+    """Join quoted names for a message, at most 20 of them by default.
 
     >>> join_names(["a", "b"])
     "'a', 'b'"
     """
-    shown = ", ".join(quoted(name) if name else "(no name)" for name in names[:_MAX_LISTED])
-    more = len(names) - _MAX_LISTED
+    shown = ", ".join(quoted(name) if name else "(no name)" for name in names[:most])
+    more = len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
 
 
