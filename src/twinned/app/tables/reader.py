@@ -263,7 +263,7 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     others = join_names([name for name in filled if name != title])
     detected = [f"sheet {title!r} (others: {others})"] if others else []
     table = _typed_table(path, filled[title], position, options, detected)
-    names = dict(zip(table.positions, table.names, strict=True))
+    names = dict(zip(table.file_positions, table.names, strict=True))
     for cell in map(bytes.decode, _WITHOUT_VALUE.findall(reader.archive.read(parts[title]))):
         row, column = coordinate_to_tuple(cell)
         if row >= table.lines[0] and column - 1 in names:

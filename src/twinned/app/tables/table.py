@@ -58,9 +58,9 @@ class Problems(list[str]):
 class Table:
     """Text cells of a file: `columns[j][row]`, and the line or row of the file of each row.
 
-    `detected` describes what was detected and is not the default, for a note. `positions` are those
-    of the columns in the file, and `formulas` the cells without stored values by column and row,
-    such as Data!D5. `parsed` has the numbers of columns that have been parsed.
+    `detected` describes what was detected and is not the default, for a note. `file_positions` are
+    those of the columns in the file, and `formulas` the cells without stored values, such as
+    Data!D5, by column and row. `parsed` has the numbers of columns that have been parsed.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class Table:
     formats: list[NumberFormat] = field(default_factory=list)
     detected: list[str] = field(default_factory=list)
     reading: ReadOptions = field(default_factory=ReadOptions)
-    positions: list[int] = field(default_factory=list)
+    file_positions: list[int] = field(default_factory=list)
     formulas: dict[tuple[str, int], str] = field(default_factory=dict)
     parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
