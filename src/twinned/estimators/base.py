@@ -101,10 +101,15 @@ class TwinMethods(RegressorMixin):
         if is_dask(X):
             y = fitted.anchors.y
             return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
-        if return_std and self.calibration_ is not None:
-            return self.predict_error(X)
-        mean, std = map(fitted.squeeze, fitted.predict(self.encode(X), return_std=return_std))
-        return (mean, std) if return_std else mean
+        if return_std:
+            return self.predict_raw(X) if self.calibration_ is None else self.predict_error(X)
+        return fitted.squeeze(fitted.predict(self.encode(X))[0])
+
+    def predict_raw(self, X):
+        """Predictions, and standard deviations of the estimates by anchors and members."""
+        fitted = self.fitted_
+        mean, std = map(fitted.squeeze, fitted.predict(self.encode(X), return_std=True))
+        return mean, std
 
     def predict_error(self, X):
         """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""

@@ -18,7 +18,7 @@ import hashlib
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -173,9 +173,13 @@ def count_scale_features(n_columns: int) -> int:
 
 
 def predict_with_std(model, X):
-    """(n,) predictions of a single-output model and their standard deviations; ones without."""
+    """(n,) predictions of a single-output model and their standard deviations; ones without.
+
+    Those of a twin are raw, also where it stores a calibration.
+    """
     if has_std(model):
-        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+        raw = getattr(model, "predict_raw", partial(model.predict, return_std=True))
+        mean, std = (np.asarray(part, dtype=float) for part in raw(X))
     else:
         mean = np.asarray(model.predict(X), dtype=float)
         std = np.ones_like(mean)

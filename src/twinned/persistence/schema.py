@@ -92,13 +92,14 @@ class At:
 
 
 def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
-    """Raise unless values are a dict of these fields and no others."""
+    """Raise unless values are a dict of these fields, except those that may not exist."""
     at.ensure(isinstance(values, dict), "has no parts")
-    missing, unknown = sorted(fields.keys() - values), sorted(values.keys() - fields)
+    required = {name for name, expected in fields.items() if not expected.startswith("??")}
+    missing, unknown = sorted(required - values.keys()), sorted(values.keys() - fields)
     at.ensure(not missing, f"has no {', '.join(missing)}; {FIT_AGAIN}")
     at.ensure(not unknown, f"has unknown parts, {', '.join(unknown)}; {FIT_AGAIN}")
-    for name, expected in fields.items():
-        verify(values[name], expected.replace("$", argument), at / name)
+    for name, value in values.items():
+        verify(value, fields[name].replace("$", argument), at / name)
 
 
 def verify(value: Any, expected: str, at: At) -> None:

@@ -158,6 +158,7 @@ def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
         model.feature_names_in_ = np.array(names, dtype=object)
     state = decode_value(value["state"], at, fitted=True)
     verify_fields(state, kind.fields, at)
+    state = dict.fromkeys(kind.fields) | state
     BUILD.get(name, lambda model, state, at: set_state(model, state))(model, state, at)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)  # again, as `fit` removes them

@@ -271,8 +271,7 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
     if X_cal is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
-        raw = model.fitted_.predict(model.encode(X_cal), return_std=True)
-        mean, std = (part[:, 0] for part in raw)
+        mean, std = model.predict_raw(X_cal)
         y = validate_target(model, y_cal, len(mean), multi_output=False)
         floor, is_constant = std_floor(model, std), False
         scores: Floats = np.sort((y - mean) / positive_scale(std, floor))
