@@ -328,6 +328,13 @@ def test_the_check_is_cross_validation(folder, log):
     ends = twin.predict_interval(X, 0.8)
     expected = np.exp(ends) if log else ends
     np.testing.assert_allclose(predicted[["low", "high"]], expected, rtol=1e-9)
+    quantiles = pd.read_csv(io.StringIO(succeeded(
+        run("predict", folder / "m.twin", folder / "table.csv", "--quantiles", "0.1, 0.9", *EXACT)
+    ).stdout))  # fmt: skip
+    np.testing.assert_allclose(quantiles[["q0.1", "q0.9"]], expected, rtol=1e-9)
+    for wrong in ("0", "0.5,x", "", "0.5,"):
+        result = run("predict", folder / "m.twin", folder / "table.csv", "--quantiles", wrong)
+        assert "--quantiles must be between 0 and 1, such as 0.05,0.5,0.95." in result.stderr
 
 
 @pytest.mark.slow

@@ -178,9 +178,12 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
 
 
 def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries, run_c):
-    X, y = queries[:150], np.sin(queries[:150, 0])
+    X = queries[:150]
+    y = neural_twin.predict(X) + np.sin(9 * X[:, 0])
     compiled = run_c(neural_twin, queries, X_cal=X, y_cal=y)
     assert (compiled.interval_status == 0).all()
+    same = conformal(neural_twin, X, y).predict_interval(queries, 0.9)
+    np.testing.assert_allclose(compiled.interval, same, rtol=1e-3, atol=1e-3)
     expected = conformal(neural_twin, X, y, width="constant").predict_interval(queries, 0.9)
     width = np.diff(compiled.interval, axis=1).mean()
     assert 0.3 < width / np.diff(expected, axis=1).mean() < 3
