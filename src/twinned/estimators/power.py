@@ -16,7 +16,7 @@ from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import restore_on_failure
 
 _FOLDS = 5
-CHOICE_ROWS, CHOICE_FOLDS = 400, 4  # by which the transformation is chosen
+CHOICE_ROWS = 400  # by which the transformation is chosen
 # Nodes and weights of Gauss–Hermite quadrature: means over a normal distribution.
 _NODES = np.polynomial.hermite_e.hermegauss(15)
 QUADRATURE = _NODES[0], _NODES[1] / _NODES[1].sum()
@@ -99,19 +99,19 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         """Fit, with out-of-fold predictions for the given fold of each row.
 
         The transformations of a fold are fitted without its rows. Of many rows, a random subset
-        chooses between features, target and both, in four folds, each of one or more given ones.
+        chooses between features, target and both.
         """
         with restore_on_failure(self):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             weight = np.ones(len(y)) if sample_weight is None else sample_weight
+            rows: list[Any] = [X, y, weight, fold_of_row]
+            many = len(y) > CHOICE_ROWS
             few = np.random.RandomState(0).permutation(len(y))[:CHOICE_ROWS]
-            subset = X[few], y[few], weight[few], fold_of_row[few] % CHOICE_FOLDS
-            names = _applicable(X, y)
-            if len(names) > 1:
-                names.sort(key=lambda name: self._cross_fit(name, *subset)[2])
-            self.transform_ = names[0]
-            fitted = self._cross_fit(self.transform_, X, y, weight, fold_of_row)
-            self.model_, self.out_of_fold_prediction_, _ = fitted
+            subset = [part[few] for part in rows] if many else rows
+            fits = {name: self._cross_fit(name, *subset) for name in _applicable(X, y)}
+            self.transform_ = min(fits, key=lambda name: fits[name][2])
+            best = self._cross_fit(self.transform_, *rows) if many else fits[self.transform_]
+            self.model_, self.out_of_fold_prediction_, _ = best
         return self
 
     def _cross_fit(
