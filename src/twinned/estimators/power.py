@@ -35,8 +35,7 @@ class TransformedModel:
 
     def scaled_prediction(self, X: Floats) -> Floats:
         """(row,): the prediction of the scaled target."""
-        predicted = self.regressor.predict(self.features.transform(X))
-        return np.asarray(predicted, dtype=np.float64).reshape(len(X))
+        return self.regressor.predict(self.features.transform(X))
 
     def mean(self, scaled: Floats) -> Floats:
         """(row,): means of y, where the scaled target is normal around its (row,) prediction."""
