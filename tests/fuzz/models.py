@@ -31,6 +31,7 @@ from twinned import (
     TwinRegressor,
 )
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.power import PowerRegressor
 
 N_ROWS = 24
 
@@ -117,6 +118,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     ),
     "multi_output": lambda: two_outputs(MultiOutputRegressor(histogram())),
     "process": lambda: fit_numbers(GPRegressor(random_state=0)),
+    "power": lambda: fit_numbers(PowerRegressor(GPRegressor())),
     "twin_histogram": lambda: fit_numbers(TwinRegressor(histogram(), random_state=0)),
     "twin_forest": lambda: two_outputs(
         TwinRegressor(RandomForestRegressor(2, max_depth=3, random_state=0))

@@ -72,6 +72,16 @@ def small_bytes(table, tmp_path_factory):
     return path.read_bytes()
 
 
+def test_members_with_power_transformations(table, tmp_path):
+    X, y = table
+    X = X.assign(a=np.exp(2 * X["a"]))
+    members = ["ridge_power", "gp_rbf_power", "ridge"]
+    model = AutoTwinRegressor(members=members, cv=2, random_state=0).fit(X[:70], np.exp(y[:70]))
+    assert model.member_names_ == ["ridge_power", "gp_rbf_power"]
+    twinned.save(model, tmp_path / "model.twin")
+    assert_equal_models(model, twinned.load(tmp_path / "model.twin"), X[70:])
+
+
 @pytest.fixture
 def file(small_bytes, tmp_path, model_file):
     """The file of a small blend, to be altered."""

@@ -52,6 +52,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 import twinned
 from twinned import TwinRegressor
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.power import PowerRegressor
 from twinned.persistence.archive import MODEL
 
 
@@ -105,6 +106,8 @@ REGRESSORS = [
     TransformedTargetRegressor(forest(), func=np.log, inverse_func=np.exp),
     TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
     GPRegressor(random_state=0),
+    PowerRegressor(RidgeCV(np.logspace(-3, 3, 7))),
+    PowerRegressor(GPRegressor(random_state=0)),
 ]
 
 TWINS = [

@@ -14,6 +14,7 @@ from twinned.diagnostics.errors import Numbers, Ratio, format_percent, predict_m
 from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.members import POWER
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
 
@@ -40,6 +41,8 @@ DESCRIPTIONS = {
     "neural": "neural networks",
     "neural_twin": "twin neural networks",
 }
+for _name in ("ridge", "gp_matern", "gp_rbf"):
+    DESCRIPTIONS[_name + POWER] = f"{DESCRIPTIONS[_name]} of power-transformed columns"
 
 
 class Recommendation(NamedTuple):
@@ -155,8 +158,8 @@ def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
 def describe_member(label: str) -> str:
     """Return the description of a member in words.
 
-    >>> describe_member("gp_rbf:fast"), describe_member("svr")
-    ('a Gaussian process (squared exponential)', 'svr')
+    >>> describe_member("ridge_power:fast"), describe_member("svr")
+    ('ridge regression of power-transformed columns', 'svr')
     """
     name = label.partition(":")[0]
     return DESCRIPTIONS.get(name, name)

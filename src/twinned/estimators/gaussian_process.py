@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from twinned.models.gaussian_process import GaussianProcess, fit_gaussian_process
+from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_bool, restore_on_failure
 
@@ -52,7 +52,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, similar=None):
         """Choose the hyperparameters by maximum marginal likelihood, and store the rows.
 
         Parameters
@@ -63,6 +63,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             Target values; several outputs share the hyperparameters.
         sample_weight : array of shape (n,), default=None
             Divides the noise variance of a row.
+        similar : GaussianProcess, default=None
+            Of similar rows, from whose length scales and noise the search starts.
         """
         with restore_on_failure(self):
             X, y = validate_data(self, X, y, multi_output=True, dtype=np.float64, y_numeric=True)
@@ -70,22 +72,16 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
-            self.process_ = self._fit_process(X, y, sample_weight)
+            self.process_ = fit_gaussian_process(
+                X,
+                y,
+                kernel=self.kernel,
+                sample_weight=sample_weight,
+                max_rows=self.max_rows,
+                similar=similar,
+                random_state=self.random_state,
+            )
         return self
-
-    def _fit_process(
-        self, X: Floats, y: Floats, weight: Floats | None, similar: GaussianProcess | None = None
-    ) -> GaussianProcess:
-        """The process of rows; its search may start from a process of similar rows."""
-        return fit_gaussian_process(
-            X,
-            y,
-            kernel=self.kernel,
-            sample_weight=weight,
-            max_rows=self.max_rows,
-            similar=similar,
-            random_state=self.random_state,
-        )
 
     def fit_with_folds(
         self, X: Floats, y: Floats, sample_weight: Floats | None, fold_of_row: Indices
@@ -100,8 +96,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         for fold in np.unique(fold_of_row):
             held_out = fold_of_row == fold
             weight = None if sample_weight is None else sample_weight[~held_out]
-            process = self._fit_process(X[~held_out], y[~held_out], weight, self.process_)
-            prediction[held_out] = process.predict(X[held_out])
+            model = clone(self).fit(X[~held_out], y[~held_out], weight, self.process_)
+            prediction[held_out] = model.predict(X[held_out])
         self.out_of_fold_prediction_ = prediction
         return self
 

@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FeaturePreparation
+from twinned.estimators.power import TransformedModel
 from twinned.fitted.calibration import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.pairing.pairs import PairFeatures
@@ -14,6 +15,7 @@ from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, State, builder, set_state
+from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
 
@@ -120,6 +122,15 @@ def _build_process(model: BaseEstimator, state: State, at: At) -> None:
     at.reserve(_COVARIANCE_BYTES * n_rows**2, "covariance")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
     set_state(model, {**state, "process_": process})
+
+
+@builder("PowerRegressor")
+def _build_power(model: BaseEstimator, state: State, at: At) -> None:
+    parts, n_features = state["model_"], model.n_features_in_
+    same = feature_attributes(parts["regressor"])[0] in (None, n_features)
+    at.ensure(same, f"has a regressor of other features than its {n_features}")
+    scalings = {name: PowerScaling(*parts[name]) for name in ("features", "target")}
+    set_state(model, {**state, "model_": TransformedModel(**{**parts, **scalings})})
 
 
 @builder("AutoTwinRegressor")

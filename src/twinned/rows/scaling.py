@@ -1,13 +1,18 @@
-"""Standard scaling of features, and equal rows merged into one with the sum of their weights."""
+"""Standard and power scaling of columns, and equal rows merged with the sum of their weights."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twinned.rows.folds import distinct_rows
 from twinned.rows.schema import Floats, Indices
+
+_LEAST_SKEWNESS = 0.5
+MAX_EXPONENT = 300.0  # so that squares of transformed values do not overflow
+_POWERS = np.linspace(0.0, 2.0, 41).clip(1e-3, 2.0 - 1e-3)
 
 
 class StandardScaling(NamedTuple):
@@ -70,6 +75,95 @@ class StandardScaling(NamedTuple):
         """Scaled values; those of constant columns and missing ones are 0."""
         scaled = (self.fill(values) - self.center) / np.where(self.varying, self.scale, 1.0)
         return np.where(self.varying, scaled, 0.0)
+
+
+class PowerScaling(NamedTuple):
+    """Yeo–Johnson transformation of columns, then standard scaling.
+
+    Values are divided by their unit before. Without it, the transformation of a small column would
+    be the identity.
+
+    Attributes
+    ----------
+    power : ndarray of shape (column,)
+        Exponents of Yeo and Johnson, from nearly 0, a logarithm, to nearly 2; 1 is the identity.
+        Within these limits, the transformation has an inverse everywhere.
+    unit : ndarray of shape (column,)
+        A tenth of the smallest absolute value that is not zero, so that positive values get nearly
+        the transformation of Box and Cox; at least 1e-4 times the median.
+    center, scale : ndarray of shape (column,)
+        Means and standard deviations of transformed values; 1 in a constant column.
+
+    Examples
+    --------
+    >>> values = np.array([[1.0, 7.0], [10.0, 8.0], [100.0, 9.0], [1000.0, 10.0]])
+    >>> scaling = PowerScaling.fit(values, powers=True)
+    >>> scaling.transform(values).round(1)
+    array([[-1.3, -1.3],
+           [-0.5, -0.4],
+           [ 0.4,  0.4],
+           [ 1.3,  1.3]])
+    >>> scaling.invert(scaling.transform(values)).round(9)[-1]
+    array([1000.,   10.])
+    """
+
+    power: Floats
+    unit: Floats
+    center: Floats
+    scale: Floats
+
+    @classmethod
+    def fit(cls, values: Floats, *, powers: bool) -> PowerScaling:
+        """Scaling of (row, column) values, with `powers` of those whose distribution is skewed.
+
+        The power is the one of a grid that has the largest likelihood.
+        """
+        power, unit = np.ones((2, values.shape[1]))
+        chosen = skewed_columns(values) & powers
+        skewed = values[:, chosen]
+        sizes = np.where(skewed == 0, np.nan, np.abs(skewed))
+        least, median = np.nanmin(sizes, axis=0), np.nanmedian(sizes, axis=0)
+        unit[chosen] = np.maximum(0.1 * least, 1e-4 * median)
+        skewed = skewed / unit[chosen]
+        slopes = (np.sign(skewed) * np.log1p(np.abs(skewed))).mean(axis=0)
+        variances = np.array([yeo_johnson(skewed, each).var(axis=0) for each in _POWERS])
+        likelihoods = np.outer(_POWERS - 1.0, slopes) - 0.5 * np.log(variances)
+        power[chosen] = _POWERS[np.argmax(likelihoods, axis=0)]
+        scaling = StandardScaling.fit(yeo_johnson(values / unit, power))
+        return cls(power, unit, scaling.center, np.where(scaling.varying, scaling.scale, 1.0))
+
+    def transform(self, values: Floats) -> Floats:
+        """Scaled values (row, column)."""
+        return (yeo_johnson(values / self.unit, self.power) - self.center) / self.scale
+
+    def invert(self, scaled: Floats) -> Floats:
+        """Values from scaled ones."""
+        values = scaled * self.scale + self.center
+        power = np.where(values >= 0, self.power, 2.0 - self.power)
+        sizes = np.expm1(np.minimum(np.log1p(power * np.abs(values)) / power, MAX_EXPONENT))
+        return np.sign(values) * sizes * self.unit
+
+
+def skewed_columns(values: Floats) -> NDArray[np.bool_]:
+    """(column,): whether the skewness of a column of more than two values exceeds 0.5.
+
+    >>> skewed_columns(np.array([[1.0, 1.0, 0.0], [2.0, 10.0, 0.0], [3.0, 100.0, 0.0]]))
+    array([False,  True, False])
+    """
+    skewness = np.mean(StandardScaling.fit(values).transform(values) ** 3, axis=0)
+    many = [len(np.unique(column)) > 2 for column in values.T]
+    return (np.abs(skewness) > _LEAST_SKEWNESS) & many
+
+
+def yeo_johnson(values: Floats, power: Floats) -> Floats:
+    """The transformation of Yeo and Johnson, for powers between 0 and 2, both excluded.
+
+    >>> yeo_johnson(np.array([3.0, -3.0]), np.array([0.5, 0.5])).round(3)
+    array([ 2.   , -4.667])
+    """
+    power = np.where(values >= 0, power, 2.0 - power)
+    exponents = np.minimum(power * np.log1p(np.abs(values)), MAX_EXPONENT)
+    return np.sign(values) * np.expm1(exponents) / power
 
 
 def merge_equal_rows(X: Floats, y: Floats, weight: Floats | None = None) -> tuple[Indices, Floats]:

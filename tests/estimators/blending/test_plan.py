@@ -253,3 +253,43 @@ def test_expected_time_grows_with_rows_and_features(name, effort, n_rows, n_colu
     assert seconds(2 * n_rows, n_columns) >= own
     if name != "tree_twin":  # which has fewer pairs on a wide table
         assert seconds(n_rows, n_columns + 1) >= own
+
+
+def power_fits(X, y, **options):
+    given = TrainingRows(TableSchema.all_numeric(X.shape[1]), X, y, **options)
+    rows = blend_rows(given, 3, "balanced", 0).rows
+    return MemberFits(rows, FitContext(0, None, 1), lambda result: None)
+
+
+def test_power_transformations_are_tried_for_skewed_rows_only(rng):
+    X, specs = rng.uniform(size=(40, 2)), resolve_members("auto", "balanced")
+    names = {spec.name for spec in power_fits(X, X[:, 0])._without_needless(specs)}
+    powers = {"ridge_power", "gp_matern_power", "gp_rbf_power"}
+    assert names == set(AUTO) - powers
+    for rows in ((X, np.exp(4 * X[:, 0])), (np.exp(4 * X), X[:, 0])):
+        assert power_fits(*rows)._without_needless(specs) == specs
+    # given alone, such a member is fitted
+    specs = resolve_members(["ridge_power", "gp_matern"], "balanced")
+    results = power_fits(X, X[:, 0]).run(specs)
+    assert [result.spec.name for result in results] == ["ridge_power", "gp_matern"]
+
+
+@pytest.mark.parametrize("budget", [None, 1e6])
+def test_a_member_with_and_without_power_transformations(rng, budget):
+    X = rng.lognormal(sigma=1.5, size=(60, 2))
+    specs = resolve_members(["ridge", "ridge_power"], "balanced")
+
+    def fitted(y):
+        fits = power_fits(X, y)
+        run = fits.run(specs) if budget is None else fits.run_within(specs, budget, perf_counter())
+        return [result.spec.name for result in run]
+
+    assert fitted(X[:, 0] * X[:, 1]) == ["ridge_power"]
+    assert fitted(X @ [1.0, 2.0] + rng.normal(size=60)) == ["ridge"]
+
+
+def test_expected_seconds_of_power_transformations():
+    cost = CostModel(300, 8, 10, 1)
+    for name in ("ridge", "gp_rbf"):
+        plain, power = resolve_members([name, f"{name}_power"], "balanced")
+        assert cost.seconds(plain) < cost.seconds(power) < 6 * cost.seconds(plain)

@@ -48,6 +48,22 @@ def test_out_of_fold_predictions_of_members():
         model.select_members(["boosting"])
 
 
+def test_members_with_power_transformations(rng):
+    X = rng.lognormal(sigma=1.5, size=(50, 2))
+    y = X[:, 0] * X[:, 1]
+    members = ["ridge", "gp_rbf", "ridge_power", "gp_rbf_power"]
+    model = AutoTwinRegressor(members=members, cv=3, random_state=0).fit(X[:40], y[:40])
+    assert model.plan_ == model.member_names_ == ["ridge_power", "gp_rbf_power"]
+    assert model.blend_["rmse"] < 0.1 * y.std()
+    again = AutoTwinRegressor(members=model.plan_, cv=3, random_state=0).fit(X[:40], y[:40])
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    selected = model.select_members(["ridge_power"])
+    alone = AutoTwinRegressor(**selected.get_params()).fit(X[:40], y[:40])
+    np.testing.assert_array_equal(alone.predict(X), selected.predict(X))
+    more = model.add_anchors(X[40:], y[40:])
+    np.testing.assert_allclose(more.predict(X), model.predict(X), rtol=0.1, atol=0.1)
+
+
 def test_intervals_of_a_single_member_have_one_scale():
     """The spread of one member is zero, and rounding errors of its mean must not be a scale."""
     X, y = make_wsb(120, random_state=0)

@@ -52,6 +52,17 @@ def test_a_blend_with_its_intervals(check, table, blend):
     np.testing.assert_allclose(intervals, expected, rtol=0, atol=1e-4)
 
 
+def test_members_with_power_transformations(check, table):
+    X, y, new = table
+    X, new = (part.assign(a=np.exp(2 * part["a"])) for part in (X, new))
+    members = ["ridge_power", "gp_rbf_power"]
+    blend = AutoTwinRegressor(members=members, cv=3, random_state=0).fit(X, np.exp(y))
+    assert "both" in [member.transform_ for member in blend.members_.values()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(blend, new, std=1e-4)
+
+
 def test_the_mean_alone_needs_fewer_members(table, blend, tmp_path):
     to_onnx(blend, tmp_path / "all.onnx")
     to_onnx(blend, tmp_path / "mean.onnx", outputs="mean")

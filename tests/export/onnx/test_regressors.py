@@ -16,6 +16,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVR
 
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.power import PowerRegressor
 from twinned.export.onnx.regressors import add_regressor, add_stored_pairs
 
 REGRESSORS = [
@@ -44,6 +45,16 @@ def test_predictions_are_the_same(evaluate, rows, estimator):
     # the coefficients of a process almost without noise are large
     tolerance = 1e-6 if isinstance(estimator, GPRegressor) else 1e-9
     np.testing.assert_allclose(found, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("regressor", [RidgeCV(), GPRegressor("rbf")], ids=str)
+def test_power_transformations(evaluate, rng, regressor):
+    X = rng.lognormal(sigma=1.5, size=(60, 3)) - [0.0, 0.5, 0.0]
+    model = PowerRegressor(regressor).fit(X[:50], (X[:, 0] ** 2 * X[:, 2] - 0.1)[:50])
+    assert model.transform_ == "both"
+    new = np.concatenate([X, [[1e150, -1e150, 0.0], [0.0, 0.0, 1e9]]])
+    found = evaluate(lambda X: add_regressor(model, X), new)
+    np.testing.assert_allclose(found[:, 0], model.predict(new), rtol=1e-6)
 
 
 def test_categories_of_boosting(evaluate, rng):

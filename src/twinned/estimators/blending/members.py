@@ -4,7 +4,7 @@ Features are made from one encoded table, of the kind that a member can take. `"
 of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
 numeric ones are replaced by the median and marked by indicator columns, and missing categories are
 a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
-all columns are standardized.
+all columns are standardized; `"unscaled"` is the same without the latter.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
 from twinned.fitted.twin import Queries
@@ -41,6 +43,7 @@ from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort, for short budgets
+POWER = "_power"  # suffix of the names of members with power-transformed features or target
 _SMALL_MEMBERS = ("boosting", "tree_twin", "neural", "neural_twin")
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
@@ -64,23 +67,25 @@ class FeaturePreparation:
         """Fit to encoded training rows (n, n_features)."""
         missing = np.isnan(matrix)
         known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
-        n_scaled = int(kind == "dense")
+        is_dense = kind in ("dense", "unscaled")
         prepared = cls(
-            kind=kind,
+            kind="dense" if is_dense else kind,
             n_features=matrix.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
             empty=[j for j in schema.numeric if not known[j]],
             medians=known_medians(matrix),
             marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
-            center=np.zeros(n_scaled),
-            spread=np.ones(n_scaled),
+            center=np.zeros(int(is_dense)),
+            spread=np.ones(int(is_dense)),
         )
-        if kind != "dense":
+        if not is_dense:
             return prepared
         dense = prepared.transform(matrix)
         center, spread = dense.mean(axis=0), dense.std(axis=0)
         constant = spread <= 1e-12 * np.abs(center)
+        if kind == "unscaled":
+            center, constant = np.zeros_like(center), np.ones_like(constant)
         return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
 
     @property
@@ -172,6 +177,12 @@ class MemberSpec(NamedTuple):
     @property
     def name(self) -> str:
         return self.label.partition(":")[0]
+
+    @property
+    def plain(self) -> MemberSpec:
+        """A built-in member without power transformations; other members are plain themselves."""
+        is_built_in = isinstance(self.entry, str)
+        return self._replace(label=self.name.removesuffix(POWER)) if is_built_in else self
 
     @property
     def has_threads(self) -> bool:
@@ -298,12 +309,14 @@ def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
 
 def _gaussian_process(kernel: str) -> MakeEstimator:
     def make(settings: MemberSettings) -> Any:
-        from twinned.estimators.gaussian_process import GPRegressor
-
         max_rows = SIZES[settings.effort].gp_rows
         return GPRegressor(kernel=kernel, max_rows=max_rows, random_state=settings.seed)
 
     return make
+
+
+def _power(make_plain: MakeEstimator) -> MakeEstimator:
+    return lambda settings: PowerRegressor(make_plain(settings))
 
 
 def _optional(module: str, class_name: str, **parameters: Any) -> MakeEstimator:
@@ -335,6 +348,8 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "catboost": ("dense", _optional("catboost", "CatBoostRegressor", **_CATBOOST)),
     "lightgbm": ("dense", _optional("lightgbm", "LGBMRegressor", verbosity=-1, n_jobs=1)),
 }
+for _name in ("ridge", "gp_matern", "gp_rbf"):
+    MEMBERS[_name + POWER] = "unscaled", _power(MEMBERS[_name][1])
 AUTO = tuple(name for name in MEMBERS if name not in ("catboost", "lightgbm"))
 
 
@@ -367,7 +382,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         effort = member_effort or effort
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
         check_choice(f"the effort of {name}", effort, efforts_of(name))
-        one_fit = name in ("neural", "neural_twin", "gp_matern", "gp_rbf")
+        one_fit = name.startswith(("neural", "gp_")) or name.endswith(POWER)
         return MemberSpec(entry, effort, *MEMBERS[name], entry, one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")

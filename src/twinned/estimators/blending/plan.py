@@ -10,6 +10,9 @@ blend and its intervals; a built-in member is tried with less effort first, and 
 the end if time remains. The expected time is that of a cost model, corrected by the time of the
 members that have been fitted; where a member is fitted in each fold, the first fold corrects it
 once more.
+
+Of a member and the same with power transformations, which is tried for skewed rows only, the one
+with the lower out-of-fold error is kept.
 """
 
 from __future__ import annotations
@@ -36,11 +39,13 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import default_folds, impute_folds
+from twinned.estimators.power import CHOICE_ROWS
 from twinned.exceptions import SkippedMemberWarning, UnsuitableDataError
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.learned_metric import MAX_ROWS as METRIC_ROWS
 from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
+from twinned.rows.scaling import skewed_columns
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
 
@@ -56,6 +61,9 @@ _GAIN = {
     "boosting": 1.0,
     "ridge": 0.5,
 }
+# Relative fall of the out-of-fold error from which a member with power transformations takes the
+# place of the plain one: with both, the error of the blend is higher.
+_LEAST_FALL = 0.02
 _SAFETY = 1.15  # of expected times
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
 # Within a short budget, a plain model and a twin of the same base are compared first. The shares of
@@ -119,7 +127,7 @@ class MemberFits:
             parts[spec.label].append(part)
             if len(parts[spec.label]) == len(self._folds(spec)):
                 results[spec.label] = self._join(spec, parts[spec.label])
-        return [result for spec in specs for result in results[spec.label]]
+        return self._choose_plain([result for spec in specs for result in results[spec.label]])
 
     def run_within(
         self, specs: list[MemberSpec], budget: float, start: float
@@ -152,7 +160,7 @@ class MemberFits:
         for spec in pending:
             seconds = max(least[spec.label], 0.1)
             self.skipped[spec.label] = f"expected to take {seconds:.1f} s, and {remaining}"
-        return results
+        return self._choose_plain(results)
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
         """Warn of members that were not fitted; raise an error where none was."""
@@ -173,17 +181,39 @@ class MemberFits:
         return CostModel(n_rows, n_columns, self.rows.n_folds, n_jobs)
 
     def _without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
-        """Ridge regression, or else the quickest member, where all values of y are equal.
+        """The members that may differ in their predictions.
 
-        All members would predict the same.
+        Members with power transformations are those without where no column is skewed. They are not
+        tried for censored rows either. Where all values of y are equal, ridge regression is enough,
+        or else the quickest member.
         """
-        y, cost = self.rows.y, self._cost_model(1)
-        if self.rows.bounds is not None or np.ptp(y) > 0:
+        rows, cost = self.rows, self._cost_model(1)
+        columns = np.column_stack([rows.matrix[:, rows.schema.numeric], rows.y])
+        if rows.bounds is not None or not skewed_columns(columns).any():
+            names = {spec.name for spec in specs}
+            specs = [spec for spec in specs if spec.plain.name not in names - {spec.name}]
+        y = rows.y
+        if rows.bounds is not None or np.ptp(y) > 0:
             return specs
         chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
         reason = f"all values of y are {y[0]:g}"
         self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
         return [chosen]
+
+    def _choose_plain(self, results: list[MemberResult]) -> list[MemberResult]:
+        """The results, without the worse of a member and the same with power transformations.
+
+        The latter must have a clearly lower error.
+        """
+        by_name, worse = {result.spec.name: result for result in results}, set()
+        for name, result in by_name.items():
+            if result.spec.plain.name in by_name.keys() - {name}:
+                plain = by_name[result.spec.plain.name]
+                errors = np.stack([each.prediction - self.rows.y for each in (result, plain)])
+                rmse, plain_rmse = np.sqrt(np.average(errors**2, 1, self.rows.weight))
+                is_lower = rmse < (1 - _LEAST_FALL) * plain_rmse
+                worse.add(plain.spec.name if is_lower else name)
+        return [result for result in results if result.spec.name not in worse]
 
     def _first_members(self, specs: list[MemberSpec]) -> list[dict[MemberSpec, float]]:
         """The plain model and the twin that are compared, with their limits."""
@@ -196,7 +226,7 @@ class MemberFits:
 
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
         """A built-in member with its own effort and with each smaller one, largest first."""
-        if not isinstance(spec.entry, str) or spec.name == "ridge":  # which has one effort
+        if not isinstance(spec.entry, str) or spec.plain.name == "ridge":  # which has one effort
             return [spec]
         efforts = efforts_of(spec.name)
         smaller = efforts[: efforts.index(spec.effort)]
@@ -369,7 +399,7 @@ class _Clock:
         return self._actual / self._expected
 
     def seconds_per_gain(self, spec: MemberSpec) -> float:
-        return self._model.seconds(spec) / _GAIN.get(spec.name, 1.0)
+        return self._model.seconds(spec) / _GAIN.get(spec.plain.name, 1.0)
 
     def calibrate(self, spec: MemberSpec, seconds: float) -> None:
         self._expected += self._model.seconds(spec)
@@ -389,6 +419,10 @@ class CostModel(NamedTuple):
 
     def seconds(self, spec: MemberSpec) -> float:
         """Expected seconds of all fits of a member, with `n_jobs`."""
+        if spec.plain.name != spec.name:
+            choice = self._replace(n_rows=min(self.n_rows, CHOICE_ROWS))
+            transforming = 4e-6 * self.n_folds * self.n_rows * self.n_columns
+            return 3 * choice.seconds(spec.plain) + self.seconds(spec.plain) + transforming
         if spec.name in ("neural", "neural_twin"):
             return self._networks(spec)
         if spec.name in ("gp_matern", "gp_rbf"):

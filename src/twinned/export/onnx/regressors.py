@@ -16,12 +16,14 @@ from sklearn.pipeline import Pipeline
 
 from twinned._compat import boosting_categories, boosting_trees, neighbor_rows, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedModel
 from twinned.export.model_parts import read_linear, read_scaler
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
 from twinned.rows.neighbors import TRANSLATION_INVARIANT
+from twinned.rows.scaling import MAX_EXPONENT
 from twinned.rows.schema import Floats
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
@@ -49,6 +51,8 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
         return _add_neighbors(estimator, X)
     if type(estimator) is GPRegressor:
         return add_process(estimator.process_, X)
+    if type(estimator) is PowerRegressor:
+        return add_transformed(estimator.model_, X)
     reason = f"{type(estimator).__name__} is not a kind of regressor that the exporter knows"
     return refuse(reason, "use trees, boosting, a linear model, k nearest neighbors or networks")
 
@@ -63,6 +67,31 @@ def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     for operator, values in operations:
         X = X.apply(operator, values)
     return X
+
+
+def add_transformed(model: TransformedModel, X: Tensor) -> Tensor:
+    """Add the prediction of a model with power transformations: (row, feature) → (row, 1)."""
+    (nodes, weights), features, target = QUADRATURE, model.features, model.target
+    X = X / features.unit
+    power = _signed_power(X, features.power)
+    X = (_add_power(X, power) / power - features.center) / features.scale
+    values = (
+        add_regressor(model.regressor, X) + model.error * nodes
+    ) * target.scale + target.center
+    power = _signed_power(values, target.power)
+    values = _add_power(values * power, 1.0 / power) * target.unit
+    return values.apply("Clip", model.lower, model.upper) @ weights[:, None]
+
+
+def _signed_power(values: Tensor, power: Floats) -> Tensor:
+    """Add the exponents of Yeo and Johnson, which depend on the signs of the values."""
+    return values.apply("Less", 0.0).apply("Where", 2.0 - power, power)
+
+
+def _add_power(values: Tensor, power: Tensor) -> Tensor:
+    """Add powers of 1 + |value|, less 1, with the signs of the values."""
+    exponents = (values.apply("Abs") + 1.0).apply("Log") * power
+    return values.apply("Sign") * (exponents.apply("Min", MAX_EXPONENT).apply("Exp") - 1.0)
 
 
 def _replaces_nan(imputer: SimpleImputer) -> bool:
