@@ -312,8 +312,8 @@ class AutoTwinRegressor(BaseTwin):
 
         Returns
         -------
-        DataFrame with the columns `y`, `prediction`, `score`, which is the absolute error divided
-        by the error scale of the intervals, `fold`, and one for each member.
+        DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
+        error scale of the intervals, `fold`, and one for each member.
         """
         results, rows, _, scores = self._fit_record()
         columns = {

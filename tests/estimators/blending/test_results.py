@@ -69,7 +69,7 @@ def test_intervals_of_a_single_member_have_one_scale():
     X, y = make_wsb(120, random_state=0)
     model = AutoTwinRegressor(members=["gp_rbf"], random_state=1).fit(X, 3 * y)
     table = model.out_of_fold()
-    scale = (table["y"] - table["prediction"]).abs() / table["score"]
+    scale = (table["y"] - table["prediction"]) / table["score"]
     assert scale.max() < 100 * scale.min()
     width = np.diff(model.predict_interval(X, 0.9))
     assert np.all(width < y.std())
