@@ -29,7 +29,7 @@ PROFILE = {
     "database": None,
 }
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
-hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=40, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=25, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 

@@ -28,9 +28,10 @@ LOCAL_WEIGHTS = {
 }
 TWINS = [
     (TwinRegressor(Ridge(), **SMALL), LOCAL_WEIGHTS),
-    (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(cv=2, **SMALLER), WEIGHTS_BY_DRAWING),
 ]
 OTHER_TWINS = [
+    (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
     (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(DecisionTreeRegressor(max_depth=4), **SMALL), {}),
     (TwinRegressor(HistGradientBoostingRegressor(max_iter=5), **SMALL), WEIGHTS_BY_DRAWING),
