@@ -15,6 +15,7 @@ from twinned.app.cli.advise import AdviseOptions
 from twinned.app.cli.fit import FitOptions
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
+from twinned.fitted.target import TargetTransform
 
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
@@ -79,9 +80,11 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     result, path = fit(table, "--group", "batch", "--seed", "3", "--jobs", "2", "--json", *options)
     facts = json.loads(result.stdout)
     data = pd.read_csv(table, float_precision="round_trip")
-    X, y = read_features(table), np.log(data["y"]) if log else data["y"]
+    X, y = read_features(table), data["y"]
     members = list(facts["recommended"])
-    model = AutoTwinRegressor(members=members, random_state=3).fit(X, y, groups=data["batch"])
+    whole = TargetTransform(log).wrap(AutoTwinRegressor(members=members, random_state=3))
+    whole.fit(X, y, groups=data["batch"])
+    model = whole.regressor_ if log else whole
     assert [*facts["recommended"].values()] == pytest.approx(model.member_weights_)
     errors = {row["model"]: row["rmse"] for row in facts["leaderboard"]}
     assert {*errors} >= {*MEMBERS, "mean of y"}
@@ -92,9 +95,8 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
 
     predicted = run("predict", path, table, "--interval", "0.8", "--std", "--json")
     columns = json.loads(predicted.stdout)
-    mean, std = model.predict(X, return_std=True)
-    ends = model.predict_interval(X, 0.8)
-    mean, std, ends = (np.exp(mean), np.exp(mean) * std, np.exp(ends)) if log else (mean, std, ends)
+    mean, std = whole.predict(X, return_std=True)
+    ends = whole.predict_interval(X, 0.8)
     np.testing.assert_allclose(columns["prediction"], mean, rtol=1e-9)
     np.testing.assert_allclose(columns["std"], std, rtol=1e-9)
     np.testing.assert_allclose(np.column_stack([columns["low"], columns["high"]]), ends, rtol=1e-9)

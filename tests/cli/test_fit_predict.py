@@ -811,3 +811,18 @@ def test_intervals_beyond_possible_values_are_noted_and_cut_on_request(tmp_path,
     assert "end above 100" in noted
     assert "below 0" not in noted
     assert "--log-target" not in noted
+
+
+def test_the_check_keeps_the_local_weights_of_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)
+    X = np.random.RandomState(0).uniform(size=(80, 2))
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(y=np.sin(9 * X[:, 0]))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    models = []
+    for option in ("--check", "--no-check"):
+        path = tmp_path / f"{option}.twin"
+        succeeded(run("fit", tmp_path / "t.csv", "-t", "y", "-m", "twin", option, "-o", path))
+        models.append(load(path))
+    first, second = models
+    assert first.local_power_ == second.local_power_ > 0
+    np.testing.assert_array_equal(first.anchor_errors_, second.anchor_errors_)

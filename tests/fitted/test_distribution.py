@@ -68,6 +68,12 @@ def test_equal_scores_have_a_narrow_distribution():
     assert np.isfinite(distribution.log_density(np.array([0.0, 3.0]))).all()
 
 
+def test_one_or_two_scores():
+    assert ScoreDistribution.of(np.array([4.0])).quantile(np.array([0.5])) == pytest.approx([4.0])
+    low, high = ScoreDistribution.of(np.array([-5e5, 5e5])).quantile(np.array([0.05, 0.95]))
+    assert low == pytest.approx(-high)
+
+
 def test_quantiles_of_a_twin_are_the_ends_of_its_interval(twin):
     low, high = twin.predict_interval(X[60:], 0.9).T
     quantiles = twin.predict_quantiles(X[60:], [0.05, 0.5, 0.95])

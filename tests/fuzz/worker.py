@@ -43,7 +43,8 @@ def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
     if hasattr(model, "predict_anchors"):
         found += [
             lambda: model.predict_interval(X, 0.8),
-            lambda: model.explain(X, 2),
+            # all other cases have no distance
+            lambda: model.explain(X, 2).drop(columns="distance"),
             lambda: model.add_anchors(X, y).predict(X),
             lambda: model.predict_difference(X, X[::-1]),
             lambda: model.predict_members(X),

@@ -73,7 +73,7 @@ def with_infinity(draw, X):
 
 
 def with_huge_value(draw, X):
-    position, value = draw_position(draw, X), 10.0 ** draw(st.integers(151, 307))
+    position, value = draw_position(draw, X), float(f"1e{draw(st.integers(151, 307))}")
     X[position] = value
     return X, rf"X\[{position[0]}, {position[1]}\] = {value:.0e}".replace(
         "+", r"\+"

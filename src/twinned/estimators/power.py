@@ -102,7 +102,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         """
         with restore_on_failure(self):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-            weight = np.ones(len(y)) if sample_weight is None else sample_weight
+            weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
             rows: list[Any] = [X, y, weight, fold_of_row]
             many = len(y) > CHOICE_ROWS
             few = np.random.RandomState(0).permutation(len(y))[:CHOICE_ROWS]

@@ -5,10 +5,10 @@ scale is unknown. On rows that were not used in the fit, (y − ŷ) / σ are *sc
 interval are ŷ + (a quantile of the scores) · σ.
 
 `conformal` uses the scores of a calibration set: for exchangeable rows the intervals of a twin, or
-of constant width, have at least the stated coverage, however accurate the model is (split conformal
-prediction). `cross_conformal` needs no calibration set: it fits the model without each fold, whose
-rows so get scores, and once more to all rows. It can also fit σ to the size of the out-of-fold
-errors (see `twinned.fitted.calibration`).
+of constant width, have the stated coverage on average, however accurate the model is (split
+conformal prediction). `cross_conformal` needs no calibration set: it fits the model without each
+fold, whose rows so get scores, and once more to all rows. It can also fit σ to the size of the
+out-of-fold errors (see `twinned.fitted.calibration`).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def conformal(model, X_cal, y_cal, *, width="std"):
         Any twin or neural estimator, or any other regressor; its standard deviation is used where
         its `predict` has `return_std`, as that of a Gaussian process.
     X_cal : table or array of shape (n, n_features)
-        Calibration rows. Coverage has a resolution of 1 / (n + 1): 90 % needs at least 9 rows, and
-        100 give a stable result.
+        Calibration rows. Each end has a resolution of 1 / (n + 1): 90 % needs at least 19 rows, or
+        9 with an assumption on the tails, and 100 give a stable result.
     y_cal : array of shape (n,)
         Their target values.
     width : {"std", "constant"}, default="std"
@@ -183,7 +183,7 @@ class _BaseCalibrated:
     def predict_interval(self, X, confidence=0.9):
         """(n, 2): lower and upper ends that cover y with this probability.
 
-        At least with this probability by `conformal`, and about so by `cross_conformal`.
+        On average with this probability by `conformal`, and about so by `cross_conformal`.
         """
         # of rows outside of the training rows, where the model is a twin, which knows them
         warn_of_shift = getattr(self.model, "warn_of_shift", None)

@@ -54,6 +54,7 @@ class ScoreDistribution(NamedTuple):
     @classmethod
     def of(cls, scores: Floats) -> ScoreDistribution:
         """The distribution of the next score after sorted ones."""
+        scores = np.repeat(scores, 2) if len(scores) == 1 else scores
         n = len(scores)
         each = np.array([*_LEVELS, 0.5, *(1 - level for level in reversed(_LEVELS))])
         # the margin is for rounding; few scores are those of a Student variable
@@ -62,7 +63,8 @@ class ScoreDistribution(NamedTuple):
         ranks = np.arange(1, n + 1) / (n + 1)
         student, values = stdtrit(_FREEDOM, levels), np.interp(levels, ranks, scores)
         least = _LEAST_SLOPE * (values[-1] - values[0]) / (student[-1] - student[0])
-        steps = np.maximum(np.diff(values), (least or 1e-12) * np.diff(student))
+        least = least or 1e-12 * max(1.0, float(np.abs(values).max()))
+        steps = np.maximum(np.diff(values), least * np.diff(student))
         middle = len(values) // 2
         sums = np.concatenate([[0.0], np.cumsum(steps)])
         return cls(student, values[middle] + sums - sums[middle])
@@ -72,8 +74,9 @@ class ScoreDistribution(NamedTuple):
         far, middle = 1e9, len(self.scores) // 2
         ends = []
         for end in (0, -1):
-            run = self.student[end] - self.student[middle] or 1.0
-            slope = (self.scores[end] - self.scores[middle]) / run or 1.0
+            start = middle if len(self.scores) > 2 else -1 - end  # the other end of two
+            run = self.student[end] - self.student[start]
+            slope = (self.scores[end] - self.scores[start]) / run
             step = far if end else -far
             ends.append((self.student[end] + step, self.scores[end] + slope * step))
         (low, low_score), (high, high_score) = ends

@@ -146,6 +146,7 @@ class LogTargetRegressor(TransformedTargetRegressor):
 
     def log_density(self, X, y):
         """(n_queries,): logarithm of the predictive density at y, which is positive."""
+        y = np.asarray(y, dtype=np.float64)
         return self.regressor_.log_density(X, np.log(y)) - np.log(y)
 
 
@@ -187,8 +188,8 @@ def predict_target(model: BaseEstimator, X: Any, *, return_std: bool = False) ->
 def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
     """The model inside a `LogTargetRegressor`, and its transformation; or another model itself.
 
-    A `TransformedTargetRegressor` with log and exp is taken for a `LogTargetRegressor`; a
-    ValueError names other transformations.
+    A `TransformedTargetRegressor` with log and exp is taken for a `LogTargetRegressor`, though its
+    own `predict` is the geometric mean; a ValueError names other transformations.
     """
     if not isinstance(model, TransformedTargetRegressor):
         return model, TargetTransform()

@@ -256,8 +256,11 @@ def _cross_validate(
             if options.log_target:
                 fitted_scale[test] = twins[-1].predict(X.iloc[test])
         whole, transform = split_target(fitted)
-        whole.set_out_of_fold(fitted_scale)
-        if whole.fitted_.errors is not None:  # by which `fitted` predicts
+        # else it has those of the folds of its own fit, which do not hold out groups
+        if whole.anchor_errors_ is None or data.groups is not None:
+            whole.set_out_of_fold(fitted_scale)
+            whole.local_power_ = 0.0
+        if whole.fitted_.errors is not None and not whole.fitted_.is_local:  # as it predicts
             by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed).store_in()
