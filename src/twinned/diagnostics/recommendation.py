@@ -41,8 +41,10 @@ DESCRIPTIONS = {
     "neural": "neural networks",
     "neural_twin": "twin neural networks",
 }
-for _name in ("ridge", "gp_matern", "gp_rbf"):
-    DESCRIPTIONS[_name + POWER] = f"{DESCRIPTIONS[_name]} of power-transformed columns"
+DESCRIPTIONS |= {
+    name + POWER: f"{DESCRIPTIONS[name]} of power-transformed columns"
+    for name in ("ridge", "gp_matern", "gp_rbf")
+}
 
 
 class Recommendation(NamedTuple):

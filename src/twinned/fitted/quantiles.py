@@ -113,8 +113,8 @@ def check_confidence(confidence: object, n: int) -> float:
     return level
 
 
-def tails(confidence: float) -> Floats:
-    """The levels of the ends of an interval, beyond which y is equally likely.
+def tails(confidence: float | Floats) -> Floats:
+    """The levels of the ends of intervals, beyond which y is equally likely, (2,) or (2, …).
 
     >>> tails(0.8)
     array([0.1, 0.9])

@@ -26,6 +26,7 @@ from twinned.fitted.explanation import (
     tabulate_estimates,
 )
 from twinned.fitted.known_values import TargetRange
+from twinned.fitted.quantiles import tails
 from twinned.fitted.target import TargetTransform, split_target
 from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
 from twinned.models.resources import row_blocks
@@ -156,7 +157,7 @@ def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
     confidence = np.array(CONFIDENCES)
-    levels = [0.5 - 0.5 * confidence, 0.5 + 0.5 * confidence]
+    levels = tails(confidence)
     ends = np.array([np.quantile(scores[fold != k], levels) for k in range(fold.max() + 1)])
     low, high = ends[fold].transpose(1, 0, 2)
     covered = (low <= scores[:, None]) & (scores[:, None] <= high)
