@@ -97,7 +97,7 @@ class AutoTwinRegressor(BaseTwin):
         The weights of both are fitted to other rows. `baseline_weights` (n_members,) are those of
         the blend without twins, fitted to all rows. None without twins, or with twins alone.
     blend_ : dict
-        `method` of the weights (`"greedy"` or `"simplex"`), the out-of-fold `rmse` of
+        `method` of the weights (`"greedy"`, `"smoothed"` or `"simplex"`), the out-of-fold `rmse` of
         the blend with weights fitted to other rows, and that of each method, `nested_rmse`.
     member_names_ : list of str
         Names of the fitted members.

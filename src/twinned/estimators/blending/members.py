@@ -262,7 +262,11 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
         return estimator(
             effort=settings.effort,
             n_members=sizes.blend_members,
-            training=NeuralTraining(n_folds=settings.n_folds, fold_steps=fold_steps),
+            training=NeuralTraining(
+                n_folds=settings.n_folds,
+                fold_steps=fold_steps,
+                refit_folds=settings.n_folds <= sizes.blend_refit_folds,
+            ),
             categorical_features=settings.preparation.categorical_columns,
             memory_limit=settings.memory_limit,
             n_jobs=settings.n_jobs,

@@ -467,7 +467,10 @@ class CostModel(NamedTuple):
 
         sizes = NEURAL_EFFORTS[spec.effort]
         fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
-        n_steps = sizes.blend_members * sizes.max_steps
+        n_members = sizes.blend_members
+        if self.n_folds <= sizes.blend_refit_folds:
+            n_members += self.n_folds
+        n_steps = n_members * sizes.max_steps
         n_steps += sizes.n_settings * self.n_folds * fold_steps
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30

@@ -1,9 +1,9 @@
 """What the out-of-fold predictions of the members of a blend show: weights, errors and spread.
 
-Two methods give weights that are not negative and sum to one: bagged greedy selection, and least
-squares on the simplex. Which one is used is decided by its *nested* error: the weights are fitted
-to the out-of-fold predictions of four fifths of the rows and evaluated on the remaining fifth,
-several times.
+Three methods give weights that are not negative and sum to one: bagged greedy selection, its mean
+with weights by the errors of single members, and least squares on the simplex. Which one is used is
+decided by its *nested* error: the weights are fitted to the out-of-fold predictions of four fifths
+of the rows and evaluated on the remaining fifth, several times.
 """
 
 from __future__ import annotations
@@ -67,8 +67,24 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     return weights / weights.sum()
 
 
+def smoothed_selection(errors: Floats) -> Floats:
+    """Mean of the weights of greedy selection and of weights by the errors of each member alone.
+
+    The latter are in inverse proportion to the sixth power of the errors. On small tables, where
+    the selection depends on few rows, the error of the blend is lower.
+
+    >>> smoothed_selection(np.tile([[1.0, -1.0, 2.0], [1.0, -1.0, -2.0]], (50, 1))).round(3)
+    array([0.498, 0.498, 0.004])
+    """
+    squares = np.mean(errors**2, axis=0)
+    least = max(float(squares.min()), np.finfo(float).tiny)
+    alone = (least / np.maximum(squares, least)) ** 3
+    return 0.5 * bagged_greedy_selection(errors) + 0.5 * alone / alone.sum()
+
+
 METHODS: dict[str, WeightMethod] = {
     "greedy": bagged_greedy_selection,
+    "smoothed": smoothed_selection,
     "simplex": simplex_least_squares,
 }
 

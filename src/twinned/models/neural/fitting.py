@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from twinned.exceptions import UnsuitableDataError
-from twinned.models.greedy_selection import greedy_selection
+from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
 from twinned.models.neural.network import Shape, round_up
@@ -57,6 +57,10 @@ class TrainedMembers(NamedTuple):
     parameters: MemberParameters
     errors: NDArray[np.float32]  # (member, check), of held-out rows
     predicted: NDArray[np.float32]  # (member, check, held-out row, output)
+
+    def take(self, members: slice) -> TrainedMembers:
+        parameters = {name: own[members] for name, own in self.parameters.items()}
+        return TrainedMembers(parameters, self.errors[members], self.predicted[members])
 
 
 def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
@@ -96,11 +100,20 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     else:
         first_number = len(fold_members)
         members = [selection.final_members(settings, first_number) for selection in selections]
-        trained = _train_members(config, group, members, max_steps)
+        if options.refit_folds:
+            for own, selection in zip(members, selections, strict=True):
+                own += selection.fold_members(settings, first_number + n_members)
+        every = _train_members(config, group, members, max_steps)
+        trained = [own.take(slice(n_members)) for own in every]
+        if options.refit_folds:
+            selections = [
+                selection.refit(own[n_members:], networks.take(slice(n_members, None)))
+                for selection, own, networks in zip(selections, members, every, strict=True)
+            ]
         weights = [finite / finite.sum() for finite in map(converged, trained)]
     each = zip(selections, members, trained, weights, strict=True)
     return [
-        selection.make_ensemble(config.shape, own, networks, weight)
+        selection.make_ensemble(config.shape, own[: len(weight)], networks, weight)
         for selection, own, networks, weight in each
     ]
 
@@ -215,6 +228,7 @@ class SettingSelection:
     weights: Floats  # (setting,), sum to one; with several folds, multiples of 1 / n_members
     weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
+    refitted: Floats | None = None  # (row, output): `predicted` by networks that take all steps
 
     def of_fold_members(self) -> Floats:
         """(member,): weights of the networks of all settings and folds that converged."""
@@ -226,6 +240,22 @@ class SettingSelection:
         chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
         numbered = enumerate(chosen, start=first_number)
         return [EnsembleMember(settings[i], None, number, self.stops[i]) for number, i in numbered]
+
+    def fold_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
+        """Return networks that hold out each fold, of the best setting by the other rows."""
+        return [
+            EnsembleMember(settings[i], fold, first_number + fold, self.stops[i])
+            for fold, i in enumerate(self.weights_without.argmax(axis=1))
+        ]
+
+    def refit(self, members: list[EnsembleMember], trained: TrainedMembers) -> SettingSelection:
+        """Return the selection with the predictions of the networks of `fold_members`."""
+        last = trained.predicted.shape[1] - 1
+        predicted = [
+            own[min(member.last_check, last), : len(member.held_out(self.problem))]
+            for member, own in zip(members, trained.predicted, strict=True)
+        ]
+        return replace(self, refitted=np.concatenate(predicted))
 
     def make_ensemble(
         self, shape: Shape, members: list[EnsembleMember], trained: TrainedMembers, weights: Floats
@@ -255,7 +285,12 @@ class SettingSelection:
         with np.errstate(invalid="ignore"):  # 0 / 0
             mean = np.where(weight > 0, weight * self.predicted, 0.0).sum(0) / weight.sum(0)
         scaled = np.full_like(problem.y, np.nan)
-        scaled[np.concatenate(problem.folds)] = mean
+        rows = np.concatenate(problem.folds)
+        if self.refitted is not None and np.isfinite(mean + self.refitted).all():
+            both = np.stack([mean, self.refitted])
+            errors = problem.errors(both, rows) * np.sqrt(problem.row_weight[rows])[:, None]
+            mean = np.tensordot(simplex_least_squares(errors.reshape(2, -1).T), both, 1)
+        scaled[rows] = mean
         table = np.full((problem.table.n_table_rows, scaled.shape[1]), np.nan)
         unscaled = problem.scale.inverse_transform_y(scaled)
         table[problem.table.table_rows] = unscaled[problem.merged_into]  # equal rows are merged

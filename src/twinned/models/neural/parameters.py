@@ -10,7 +10,13 @@ from sklearn.base import BaseEstimator
 
 from twinned.models.resources import parse_memory_limit
 from twinned.pairing.anchors import as_weight_strategy
-from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
+from twinned.rows.validation import (
+    check_bool,
+    check_choice,
+    check_integer,
+    check_n_jobs,
+    check_real,
+)
 
 _MAX_FREQUENCIES = 16  # per feature
 _NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
@@ -37,6 +43,7 @@ class Effort:
     # of networks too small.
     blend_members: int
     blend_fold_share: float
+    blend_refit_folds: int = 0  # maximum number of folds with `refit_folds` of `NeuralTraining`
     # of the steps, where features are many: such networks need fewer to fit their rows
     wide_share: float = 1.0
     wide_fold_share: float = 1.0
@@ -45,7 +52,7 @@ class Effort:
 EFFORTS = {
     "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1.0, wide_share=0.6, wide_fold_share=0.6),
     "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1.0, wide_share=0.6, wide_fold_share=0.6),
-    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 7, 0.25),
+    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 7, 0.25, 5),
     # the division of steps between folds and members: `benchmarks/neural_folds.py`
     "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 24, 1.0),
 }
@@ -104,6 +111,10 @@ class NeuralTraining(BaseEstimator):
         Number of training steps of the networks that hold out a fold. As many as `max_steps` make
         `out_of_fold_prediction_` as accurate as the members; fewer are enough to select settings.
         None is 400, 800 or 4,500; at most `max_steps`.
+    refit_folds : bool, default=False
+        Whether each fold is held out by one more network, of the selected setting with the most
+        weight and with `max_steps`. `out_of_fold_prediction_` is then the combination of both with
+        the least squared error.
     activation : {"silu", "relu", "mish", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
@@ -145,6 +156,7 @@ class NeuralTraining(BaseEstimator):
     batch_size: int | None = None
     n_folds: int | None = None
     fold_steps: int | None = None
+    refit_folds: bool = False
     activation: str = "silu"
     embedding: str | float | None = "auto"
     n_frequencies: int | None = None
@@ -168,6 +180,7 @@ class NetworkOptions:
     hidden_sizes: tuple[int, ...]
     effort: Effort
     settings: tuple[Setting, ...]  # to select from
+    refit_folds: bool
     activation: str
     n_frequencies: int | None
     max_features: int | None
@@ -227,6 +240,7 @@ def resolve_options(estimator):
         hidden_sizes=_check_hidden_sizes(estimator.hidden_sizes),
         effort=effort,
         settings=_resolve_settings(training, effort.n_settings),
+        refit_folds=check_bool("refit_folds", training.refit_folds),
         activation=training.activation,
         n_frequencies=_optional_integer("n_frequencies", training.n_frequencies, 0),
         max_features=_optional_integer("max_features", training.max_features, 1),
