@@ -19,16 +19,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy_neural import TWIN_METHODS
-from benchmarks.member_predictions import prepare, read_predictions
+from benchmarks.member_predictions import blend_of_predictions
 from benchmarks.tables import split_table
 from paper import harness
 from paper.comparison import published
 from paper.data import rmse
 from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.estimators.blending.members import FittedMember
-from twinned.estimators.blending.plan import MemberResult
-from twinned.estimators.blending.weights import FitRecord
 
 BLEND, WITHOUT_TWINS = "blend", "blend without twins"
 CONFIDENCES = (80, 90, 95)
@@ -50,56 +47,16 @@ COLUMNS = [
 ]
 
 
-class StoredMember(FittedMember):
-    """A member of which only the predictions of the test rows are known."""
-
-    @property
-    def is_twin(self):
-        return self.label.endswith("twin")
-
-
-class StoredPredictions:
-    """Predictions of encoded test rows, as an estimator."""
-
-    def __init__(self, matrix, predicted):
-        self.matrix, self.predicted = matrix, predicted
-
-    def predict(self, matrix):
-        np.testing.assert_array_equal(matrix, self.matrix)
-        return self.predicted
-
-
-class NoPreparation:
-    """Features as they are, in the place of `FeaturePreparation`."""
-
-    def transform(self, matrix):
-        return matrix
-
-
-def blend_of_predictions(folder, effort, dataset, seed):
-    """Return the blend of stored predictions: the last steps of `fit`."""
-    (X, y), (X_test, _) = split_table(dataset, seed)
-    model, specs, shared, own_seed = blend = prepare(effort, X, y)
-    matrix, results = blend.encode(X_test), []
-    for spec in specs:
-        own = read_predictions(folder, dataset, seed, effort, spec.name)
-        stored = StoredPredictions(matrix, own.test)
-        member = StoredMember(spec.label, stored, NoPreparation())
-        results.append(MemberResult(spec, member, own.out_of_fold, own.seconds, 0.0))
-    model._blend_results(FitRecord(results, shared, own_seed))
-    return model
-
-
 def run_split(dataset, effort, seed, members=(), n_jobs=1, predictions=""):
     """Return one row for the blend, one for the blend without twins and one for each member."""
     (X, y), (X_test, y_test) = split_table(dataset, seed)
-    start = time.perf_counter()
     if predictions:
-        model = blend_of_predictions(predictions, effort, dataset, seed)
+        model, seconds = blend_of_predictions(predictions, effort, dataset, seed)
     else:
+        start = time.perf_counter()
         model = AutoTwinRegressor(effort=effort, n_jobs=n_jobs, random_state=0)
         model.set_params(members=list(members) or "auto").fit(X, y)
-    seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - start
     contribution = model.contribution_ or {}
     blend = {
         "model": BLEND,

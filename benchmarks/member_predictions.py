@@ -3,15 +3,19 @@
 A fit of `AutoTwinRegressor` on a CPU takes minutes, most of them for networks. Here the networks of
 all splits are trained as a few programs on a GPU, and the other members are fitted in processes.
 Out-of-fold and test predictions of each member are written to one file for each split, and
-`benchmarks.accuracy_auto --predictions FOLDER` makes the blends of them. They are the members that
-`fit` itself would fit, to rounding.
+`benchmarks.accuracy_auto --predictions FOLDER` makes the blends of them (`StoredBlend`). They are
+the members that `fit` itself would fit, to rounding. Members with power transformations are stored
+beside the plain ones; one of each two is chosen when the blend is made, as in `fit`.
 
     python -m benchmarks.member_predictions --kind others --jobs 16 --output FOLDER
     python -m benchmarks.member_predictions --kind networks --jobs 16 --output FOLDER
+    python -m benchmarks.member_predictions --kind others --jobs 16 --output FOLDER \\
+        --efforts balanced --datasets "uci energy" "uci yacht" --seeds 0 1 2
 """
 
 import io
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -25,12 +29,14 @@ from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.estimators.blending.members import (
     AUTO,
+    POWER,
     FeaturePreparation,
     FitContext,
+    FittedMember,
     MemberSettings,
     MemberSpec,
 )
-from twinned.estimators.blending.plan import MemberFits
+from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.rows import blend_rows
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table
@@ -38,6 +44,7 @@ from twinned.rows.validation import draw_seed, validate_table
 NETWORKS = ("neural_twin", "neural")
 # With the same folds, these do not depend on whether the effort is "balanced" or "thorough".
 _SAME = ("ridge", "gp_matern", "gp_rbf", "tree_twin")
+_SAME = (*_SAME, *(name + POWER for name in _SAME[:3]))
 
 
 class PreparedBlend(NamedTuple):
@@ -71,19 +78,23 @@ def prepare(effort, X, y):
     return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, 1))
 
 
-def predict_others(dataset, seed, effort, names):
-    """Fit members that are not networks; return their predictions by name."""
+def needed_members(blend):
+    """Return the members that `fit` tries on these rows: power transformations where skewed."""
+    return MemberFits(blend.rows, blend.context, report=lambda result: None).without_needless(
+        blend.specs
+    )
+
+
+def predict_other(dataset, seed, effort, name):
+    """Fit a member that is not a network; return its predictions, or None if it is not needed."""
     (X, y), (X_test, _) = split_table(dataset, seed)
     blend = prepare(effort, X, y)
-    specs = [spec for spec in blend.specs if spec.name in names]
+    specs = [spec for spec in needed_members(blend) if spec.name == name]
     fits = MemberFits(blend.rows, blend.context, report=lambda result: None)
-    matrix = blend.encode(X_test)
-    return {
-        result.spec.label: MemberPredictions(
-            result.prediction, result.member.predict(matrix), result.fit_seconds
-        )
-        for result in fits.run(specs)
-    }
+    for result in fits.run(specs):
+        predicted = result.member.predict(blend.encode(X_test))
+        return MemberPredictions(result.prediction, predicted, result.fit_seconds)
+    return None
 
 
 class NetworkProblem(NamedTuple):
@@ -161,6 +172,67 @@ def read_predictions(folder, dataset, seed, effort, member):
         return MemberPredictions(file["out_of_fold"], file["test"], float(file["seconds"]))
 
 
+class StoredPredictions:
+    """Predictions of encoded test rows, as an estimator."""
+
+    def __init__(self, matrix, predicted):
+        self.matrix, self.predicted = matrix, predicted
+
+    def predict(self, matrix):
+        np.testing.assert_array_equal(matrix, self.matrix)
+        return self.predicted
+
+
+class StoredMember(FittedMember):
+    """A member of which only the predictions of the test rows are known."""
+
+    @property
+    def is_twin(self):
+        return self.label.endswith("twin")
+
+
+class NoPreparation:
+    """Features as they are, in the place of `FeaturePreparation`."""
+
+    def transform(self, matrix):
+        return matrix
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class StoredBlend(AutoTwinRegressor):
+    """An `AutoTwinRegressor` whose `fit` reads the predictions of its members.
+
+    It predicts the test rows of the split only.
+    """
+
+    folder: str | Path = ""
+    dataset: str = ""
+    split: int = 0
+
+    def fit_members(self, specs, rows, seed, start):
+        """Read the members, of which the better of each two is chosen as in `fit`."""
+        _, (X_test, _) = split_table(self.dataset, self.split)
+        matrix = validate_table(self, X_test, rows.schema, np.dtype(np.float64))[0]
+        context = FitContext(seed, self.memory_limit, self.n_jobs)
+        fits, results = MemberFits(rows, context, report=lambda result: None), []
+        for spec in fits.without_needless(specs):
+            own = read_predictions(self.folder, self.dataset, self.split, self.effort, spec.name)
+            member = StoredMember(spec.label, StoredPredictions(matrix, own.test), NoPreparation())
+            results.append(MemberResult(spec, member, own.out_of_fold, own.seconds, 0.0))
+        self.skipped_ = {}
+        return fits.choose_plain(results)
+
+
+def blend_of_predictions(folder, effort, dataset, seed):
+    """Return the blend of stored predictions of a split, and its seconds with those of members."""
+    (X, y), _ = split_table(dataset, seed)
+    model = StoredBlend(effort=effort, random_state=0, folder=folder, dataset=dataset, split=seed)
+    start = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - start
+    return model, seconds + model.leaderboard_["fit_seconds"].sum()
+
+
 def has_same_folds(dataset, seed):
     """Return whether the folds of "balanced" are those of "thorough"."""
     (X, y), _ = split_table(dataset, seed)
@@ -172,21 +244,24 @@ def run_others(trials, arguments):
     efforts = arguments.efforts
     both = {"balanced", "thorough"} <= set(efforts)
 
-    def run(dataset, seed, effort):
-        names = [name for name in AUTO if name not in NETWORKS]
-        if both and effort == "balanced" and has_same_folds(dataset, seed):
-            names = [name for name in names if name not in _SAME]
-        missing = [
-            name
-            for name in names
-            if not prediction_file(arguments.output, dataset, seed, effort, name).exists()
-        ]
-        if missing:
-            for name, own in predict_others(dataset, seed, effort, missing).items():
-                write_predictions(arguments.output, dataset, seed, effort, name, own)
-        return dataset, seed, effort
+    def run(dataset, seed, effort, name):
+        is_same = both and effort == "balanced" and name in _SAME and has_same_folds(dataset, seed)
+        path = prediction_file(arguments.output, dataset, seed, effort, name)
+        if not is_same and not path.exists():
+            predictions = predict_other(dataset, seed, effort, name)
+            if predictions is not None:
+                write_predictions(arguments.output, dataset, seed, effort, name, predictions)
+        return dataset, seed, effort, name
 
-    tasks = [delayed(run)(*trial, effort) for trial in trials for effort in efforts]
+    n_rows = {dataset: len(split_table(dataset, 0)[0][1]) for dataset in arguments.datasets}
+    trials = sorted(trials, key=lambda trial: -n_rows[trial[0]])  # those that take longest first
+    names = [name for name in reversed(AUTO) if name not in NETWORKS]
+    tasks = [
+        delayed(run)(*trial, effort, name)
+        for effort in efforts
+        for trial in trials
+        for name in names
+    ]
     finished = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(tasks)
     for number, done in enumerate(finished, 1):
         harness.print_progress(number, len(tasks), done)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned.app.cli import app
-from twinned.datasets import KEYS, info
+from twinned.datasets import KEYS, STANDARD_KEYS, info
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -232,11 +232,14 @@ def test_modules_are_the_files_of_the_package():
 
 
 def test_table_of_data_sets_matches_the_registry():
-    rows = cells((ROOT / "docs" / "data-sets.md").read_text(encoding="utf-8"))[2:]
+    text = (ROOT / "docs" / "data-sets.md").read_text(encoding="utf-8")
+    paper, standard = (cells(part)[2:] for part in text.split("## UCI standard splits"))
     records = [info(key) for key in KEYS]
-    assert [[key.split()[0], *rest] for key, *rest in rows] == [
+    assert [[key.split()[0], *rest] for key, *rest in paper] == [
         [r.key, r.name, str(r.rows), str(r.features), r.licence] for r in records
     ]
+    records = [info(key) for key in STANDARD_KEYS]
+    assert [row[:3] for row in standard] == [[r.key, str(r.rows), str(r.features)] for r in records]
 
 
 def test_memory_figures_match_the_results():

@@ -8,10 +8,11 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
 from twinned.datasets import fetch, info, load
-from twinned.datasets.files import cache_folder, locate, parse
+from twinned.datasets.files import ARCHIVE, cache_folder, locate, parse
 from twinned.exceptions import IntegrityError
 
 registry = importlib.import_module("twinned.datasets.registry")
@@ -210,3 +211,56 @@ def test_import_does_not_import_pooch():
 
     code = "import sys, twinned.datasets; sys.exit('pooch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.fixture
+def standard(server, monkeypatch):
+    """Yachts of the standard splits on the server, in the folders of their repository."""
+    small = dataclasses.replace(info("yacht"), rows=2, sha256=info("YH").sha256)
+    monkeypatch.setitem(registry.RECORDS, "yacht", small)
+    monkeypatch.setattr(registry, "STANDARD_URL", registry.BASE_URL)
+    path = server.root / "UCI_Datasets" / "yacht" / "data" / "data.txt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(ROWS)
+    return path
+
+
+def test_set_of_the_standard_splits_is_downloaded_once(standard, tmp_path, server):
+    for _ in range(2):
+        X, y = load("Yacht")
+        assert X.shape == (2, 6)
+        assert y.tolist() == [0.25, 0.5]
+    assert (tmp_path / "cache" / "yacht.txt").read_bytes() == ROWS
+    assert server.requests == ["/UCI_Datasets/yacht/data/data.txt"]
+
+
+def test_wrong_file_of_the_standard_splits_is_refused(standard, tmp_path, monkeypatch):
+    expected = info("yacht").sha256
+    standard.write_bytes(b"<html>log in first</html>")
+    with pytest.raises(IntegrityError) as caught:
+        load("yacht")
+    for text in (info("yacht").url, expected, "yacht.txt", "TWINNED_DATA"):
+        assert text in str(caught.value)
+    monkeypatch.setenv("TWINNED_DATA", str(tmp_path))
+    (tmp_path / "yacht.txt").write_bytes(ROWS + b"1 2 3 4 5 6 7\n")
+    with pytest.raises(IntegrityError, match=rf"yacht\.txt is not .* expected {expected}"):
+        load("yacht")
+
+
+def test_archive_of_the_standard_splits(standard, folder, monkeypatch, server):
+    path = folder / ARCHIVE
+    values = np.array([[float(text) for text in row.split()] for row in ROWS.split(b"\n")[:2]])
+    np.savez(path, yacht_X=values[:, :6].astype(np.float32), yacht_y=values[:, 6])
+    with pytest.raises(IntegrityError, match=ARCHIVE):
+        load("yacht")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr("twinned.datasets.files.ARCHIVE_SHA256", digest)
+    X, y = load("yacht")
+    assert fetch("yacht") == path
+    np.testing.assert_array_equal(X, values[:, :6].astype(np.float32))
+    assert (X.dtypes == np.float64).all()
+    assert y.tolist() == [0.25, 0.5]
+    assert fetch("YH").name == "yacht.data"  # the archive has no set of the paper
+    (folder / "yacht.txt").write_bytes(ROWS)  # the file itself comes first
+    assert fetch("yacht") == folder / "yacht.txt"
+    assert len(server.requests) == 1

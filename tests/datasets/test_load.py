@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from twinned.datasets import KEYS, forest_split, info, load
+from twinned.datasets import KEYS, STANDARD_KEYS, forest_split, info, load
 from twinned.datasets.files import parse
 
 needs_files = pytest.mark.skipif(
@@ -58,6 +58,34 @@ def test_the_registry_holds_the_nine_sets_of_the_table():
             assert record.url.endswith(record.file)
 
 
+def test_sets_of_the_standard_splits_are_registered():
+    sizes = {key: (info(key).rows, info(key).features) for key in STANDARD_KEYS}
+    assert sizes == {
+        "boston": (506, 13),
+        "concrete": (1030, 8),
+        "energy": (768, 8),
+        "kin8nm": (8192, 8),
+        "wine": (1599, 11),
+        "yacht": (308, 6),
+    }
+    assert info("Energy").target == "heating_load"
+    assert info("wine").url.endswith("/UCI_Datasets/wine-quality-red/data/data.txt")
+    for key, same in [("boston", "BH"), ("concrete", "CS"), ("energy", "EE"), ("yacht", "YH")]:
+        assert info(key).columns == info(same).columns
+        assert info(key).licence == info(same).licence
+
+
+@needs_files
+def test_sets_of_the_standard_splits_are_those_of_the_paper():
+    for key, same in [("boston", "BH"), ("concrete", "CS"), ("wine", "WN"), ("yacht", "YH")]:
+        own, other = (np.column_stack(load(name)) for name in (key, same))
+        own, other = (table[np.lexsort(table.T)] for table in (own, other))
+        np.testing.assert_array_equal(own, other)
+    X, y = load("energy")
+    np.testing.assert_array_equal(X, load("EE")[0])
+    assert y[0] == 15.55
+
+
 def test_differences_from_the_paper_are_in_the_notes():
     for key in ("BC", "EE", "RCL", "TF", "WSB"):
         assert info(key).notes, key
@@ -74,7 +102,7 @@ def test_error_for_an_unknown_key_lists_the_keys(key):
         with pytest.raises(ValueError) as caught:
             function(key)
         assert repr(key) in str(caught.value)
-        assert all(known in str(caught.value) for known in KEYS)
+        assert all(known in str(caught.value) for known in (*KEYS, *STANDARD_KEYS))
 
 
 @pytest.mark.parametrize("key", [None, 3, b"BC"])

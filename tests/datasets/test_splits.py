@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from twinned.datasets import PAPER_SEEDS, forest_split, info, paper_split
+from twinned.datasets import (
+    PAPER_SEEDS,
+    STANDARD_KEYS,
+    STANDARD_SPLITS,
+    forest_split,
+    info,
+    paper_split,
+    standard_split,
+)
 
 # Sizes of all data sets, for the rounding of int(0.1 n).
 SIZES = [info(key).rows for key in ("BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH")]
@@ -33,6 +41,7 @@ def test_splits_do_not_change_the_global_generator():
     np.random.seed(7)  # noqa: NPY002
     paper_split(100, 3)
     forest_split(3)
+    standard_split(100, 3)
     np.testing.assert_array_equal(np.random.random(3), expected)  # noqa: NPY002
 
 
@@ -72,3 +81,27 @@ def test_invalid_seeds_are_refused(seed, error):
         with pytest.raises(error, match="seed") as caught:
             split()
         assert str(seed) in str(caught.value)
+
+
+@pytest.mark.parametrize("key", STANDARD_KEYS)
+def test_standard_splits_are_those_of_the_repository(key):
+    n = info(key).rows
+    np.random.seed(1)  # noqa: NPY002 - split_data_train_test.py of the repository
+    for split in STANDARD_SPLITS:
+        order = np.random.choice(range(n), n, replace=False)  # noqa: NPY002
+        train, test = standard_split(n, split)
+        np.testing.assert_array_equal(train, order[: round(n * 9.0 / 10)])
+        np.testing.assert_array_equal(test, order[round(n * 9.0 / 10) :])
+
+
+def test_first_test_rows_of_the_standard_splits():
+    # index_test_0.txt and index_test_19.txt of the yachts in the repository
+    assert standard_split(308, 0)[1][:5].tolist() == [121, 115, 286, 216, 264]
+    assert standard_split(308, 19)[1][:5].tolist() == [74, 54, 250, 21, 71]
+
+
+@pytest.mark.parametrize(("split", "error"), [(20, ValueError), (-1, ValueError), (1.0, TypeError)])
+def test_invalid_numbers_of_standard_splits_are_refused(split, error):
+    with pytest.raises(error, match="split") as caught:
+        standard_split(308, split)
+    assert str(split) in str(caught.value)

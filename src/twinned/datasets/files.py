@@ -1,11 +1,13 @@
 """Data files: search, download, verification and parsing.
 
 A file is searched for in the folder of the environment variable `TWINNED_DATA`, then in the cache
-(`TWINNED_CACHE`, or the cache folder of the system), then at the pinned commit of the author's
-repository. Only bytes with the recorded SHA-256 are parsed.
+(`TWINNED_CACHE`, or the cache folder of the system), then at a pinned commit of the repository that
+publishes it. Only bytes with the recorded SHA-256 are parsed. `TWINNED_DATA` may have one archive
+in place of the six files of the UCI standard splits.
 """
 
 import csv
+import io
 import logging
 import os
 import re
@@ -13,22 +15,27 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from twinned.datasets.formulas import make_tf
-from twinned.datasets.registry import Dataset, info
+from twinned.datasets.registry import STANDARD_KEYS, Dataset, info
 from twinned.exceptions import IntegrityError
 
 DATA_VARIABLE, CACHE_VARIABLE = "TWINNED_DATA", "TWINNED_CACHE"
+# Arrays NAME_X and NAME_y of the six sets, where NAME is that of the repository.
+ARCHIVE = "uci_standard_splits.npz"
+ARCHIVE_SHA256 = "299d96d024c1cea15e841eb1c3e62a8a966a971c95982045611afccfb0fc07a3"
 
 
 def load_dataset(key: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Load a data set of the paper.
+    """Load a data set of the paper or of the UCI standard splits.
 
     Parameters
     ----------
     key : str
-        BC, BH, CS, EE (or EF), RCL, TF, WN, WSB or YH, in any case.
+        BC, BH, CS, EE (or EF), RCL, TF, WN, WSB or YH of the paper; boston, concrete, energy,
+        kin8nm, wine or yacht of the UCI standard splits; in any case.
 
     Returns
     -------
@@ -107,9 +114,10 @@ def locate(record: Dataset) -> tuple[Path | None, str]:
         if not folder.is_dir():
             raise ValueError(f"{DATA_VARIABLE} is {value!r}, not a folder; correct or unset it.")
         # The user chose this folder: report a wrong file instead of silently using another one.
-        if (path := folder / record.file).is_file():
-            _read_verified(path, record)
-            return path, DATA_VARIABLE
+        for name in (record.file, *((ARCHIVE,) if record.key in STANDARD_KEYS else ())):
+            if (path := folder / name).is_file():
+                _read_verified(path, record)
+                return path, DATA_VARIABLE
     cached = cache_folder() / record.file
     # A damaged file in the cache counts as absent and is downloaded again.
     if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
@@ -136,10 +144,14 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
     >>> parse(rows, info("YH"))["residuary_resistance"].tolist()
     [6.0, 7.0]
     """
+    names = [*record.columns, record.target]
+    if record.key in STANDARD_KEYS and content.startswith(b"PK"):  # the archive, a zip file
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            matrix = [arrays[f"{Path(str(record.file)).stem}_{part}"] for part in "Xy"]
+        return pd.DataFrame(np.column_stack(matrix), columns=names, dtype="float64")
     lines = content.decode("utf-8").splitlines()[record.header_lines :]
     lines, separator = [line for line in lines if line.strip()], record.separator
     rows = csv.reader(lines, delimiter=separator) if separator else map(str.split, lines)
-    names = [*record.columns, record.target]
     positions = [(record.file_columns or names).index(name) for name in names]
     # float() rounds correctly, as the author's loadtxt does; the parser of pandas is wrong in the
     # last bit in some versions.
@@ -150,10 +162,11 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
 def _read_verified(path: Path, record: Dataset) -> bytes:
     content = path.read_bytes()
     digest = sha256(content).hexdigest()
-    if digest != record.sha256:
+    expected = ARCHIVE_SHA256 if path.name == ARCHIVE else record.sha256
+    if digest != expected:
         raise IntegrityError(
             f"{path} is not the file of data set {record.key}: its SHA-256 is {digest}, expected "
-            f"{record.sha256}; replace it by {record.url}, or remove it."
+            f"{expected}; replace it by {record.url} (as {record.file}), or remove it."
         )
     return content
 
@@ -162,7 +175,7 @@ def _download(record: Dataset) -> Path:
     import pooch
 
     folder, digest = cache_folder(), f"sha256:{record.sha256}"
-    advice = f"get {record.file} elsewhere and set {DATA_VARIABLE} to its folder."
+    advice = f"get it elsewhere as {record.file} and set {DATA_VARIABLE} to its folder."
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.WARNING)  # below, pooch announces each download on stderr

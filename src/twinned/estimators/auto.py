@@ -195,7 +195,7 @@ class AutoTwinRegressor(BaseTwin):
             names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
             warn_of_unknown_features(rows.known, names, stacklevel=3)
             with ignore_table_warnings():
-                results = self._fit_members(specs, rows.rows, seed, start)
+                results = self.fit_members(specs, rows.rows, seed, start)
                 self._set_blend(FitRecord(results, rows, seed))
                 if calibrate:
                     self._calibrate()
@@ -215,9 +215,11 @@ class AutoTwinRegressor(BaseTwin):
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
         return resolve_members(self.members, self.effort)
 
-    def _fit_members(
+    def fit_members(
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
     ) -> list[MemberResult]:
+        """Fit the members; `start` is the time at which the fit of the blend began."""
+
         def report(result: MemberResult) -> None:
             if self.verbose:
                 known = rows.take(rows.known)

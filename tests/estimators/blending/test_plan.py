@@ -263,11 +263,11 @@ def power_fits(X, y, **options):
 
 def test_power_transformations_are_tried_for_skewed_rows_only(rng):
     X, specs = rng.uniform(size=(40, 2)), resolve_members("auto", "balanced")
-    names = {spec.name for spec in power_fits(X, X[:, 0])._without_needless(specs)}
+    names = {spec.name for spec in power_fits(X, X[:, 0]).without_needless(specs)}
     powers = {"ridge_power", "gp_matern_power", "gp_rbf_power"}
     assert names == set(AUTO) - powers
     for rows in ((X, np.exp(4 * X[:, 0])), (np.exp(4 * X), X[:, 0])):
-        assert power_fits(*rows)._without_needless(specs) == specs
+        assert power_fits(*rows).without_needless(specs) == specs
     # given alone, such a member is fitted
     specs = resolve_members(["ridge_power", "gp_matern"], "balanced")
     results = power_fits(X, X[:, 0]).run(specs)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from twinned.app.cli.messages import exit_on_bad_input, make_table, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
-from twinned.datasets import KEYS, Dataset, fetch, info, load
+from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
 
@@ -21,7 +21,8 @@ app = typer.Typer(
     help=(
         "The nine data sets of the paper. Files are searched for in the folder of the environment "
         "variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; each is "
-        "verified by its SHA-256."
+        "verified by its SHA-256. `fetch` and `show` also take the keys of the UCI standard "
+        f"splits: {', '.join(STANDARD_KEYS)}."
     ),
 )
 

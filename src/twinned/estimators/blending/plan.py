@@ -118,7 +118,7 @@ class MemberFits:
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
-        specs = self._without_needless(specs)
+        specs = self.without_needless(specs)
         longest_first = sorted(specs, key=self._cost_model(1).seconds, reverse=True)
         tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
         parts: dict[str, list[_TaskResult | str]] = {spec.label: [] for spec in specs}
@@ -127,13 +127,13 @@ class MemberFits:
             parts[spec.label].append(part)
             if len(parts[spec.label]) == len(self._folds(spec)):
                 results[spec.label] = self._join(spec, parts[spec.label])
-        return self._choose_plain([result for spec in specs for result in results[spec.label]])
+        return self.choose_plain([result for spec in specs for result in results[spec.label]])
 
     def run_within(
         self, specs: list[MemberSpec], budget: float, start: float
     ) -> list[MemberResult]:
         """Fit members one after another; the blend ends `budget` seconds after `start`."""
-        specs = self._without_needless(specs)
+        specs = self.without_needless(specs)
         finishing = finishing_seconds(*self.rows.matrix.shape)
         model = self._cost_model(effective_n_jobs(self.context.n_jobs))
         clock = _Clock(start + budget, finishing, model)
@@ -160,7 +160,7 @@ class MemberFits:
         for spec in pending:
             seconds = max(least[spec.label], 0.1)
             self.skipped[spec.label] = f"expected to take {seconds:.1f} s, and {remaining}"
-        return self._choose_plain(results)
+        return self.choose_plain(results)
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
         """Warn of members that were not fitted; raise an error where none was."""
@@ -180,7 +180,7 @@ class MemberFits:
         n_rows, n_columns = self.rows.matrix.shape
         return CostModel(n_rows, n_columns, self.rows.n_folds, n_jobs)
 
-    def _without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
+    def without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
         """The members that may differ in their predictions.
 
         Members with power transformations are those without where no column is skewed. They are not
@@ -200,7 +200,7 @@ class MemberFits:
         self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
         return [chosen]
 
-    def _choose_plain(self, results: list[MemberResult]) -> list[MemberResult]:
+    def choose_plain(self, results: list[MemberResult]) -> list[MemberResult]:
         """The results, without the worse of a member and the same with power transformations.
 
         The latter must have a clearly lower error.
