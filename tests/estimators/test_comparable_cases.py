@@ -7,9 +7,8 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
-from twinned import LogTargetRegressor, TwinRegressor
-from twinned.fitted.explanation import find_comparables
-from twinned.fitted.target import TargetTransform, split_target
+from twinned import LogTargetRegressor, TransformedTargetTwin, TwinRegressor
+from twinned.estimators.target import find_comparables, split_target
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,8 @@ def check_sums(comparables, prediction):
 def test_cases_are_the_rows_of_explain(table, log_target):
     X, y = table
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
-    model = TargetTransform(log_target).wrap(TwinRegressor(base, random_state=0)).fit(X, y)
+    name = "log" if log_target else None
+    model = TransformedTargetTwin(TwinRegressor(base, random_state=0), name).fit(X, y)
     cases_by_row = find_comparables(model, X[:4], 30)
     explained = split_target(model)[0].explain(X[:4], n=30)
     cases = [case for comparables in cases_by_row for case in comparables.cases]
@@ -68,7 +68,7 @@ def test_cases_and_all_others_sum_to_the_prediction(table, log_target, weights):
     X = X.assign(size=X["size"].fillna(0.0))
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     twin = TwinRegressor(base, weights=weights, random_state=0)
-    model = TargetTransform(log_target).wrap(twin).fit(X, y)
+    model = TransformedTargetTwin(twin, "log" if log_target else None).fit(X, y)
     new = pd.concat([X[7:9], X[:3].assign(size=0.123)])
     for predicted, each in zip(model.predict(new), find_comparables(model, new, 4), strict=True):
         cases = each.with_others

@@ -115,8 +115,8 @@ class DiagnosedRows(TrainingRows):
         """Fit a blend to the transformed target, without calibration."""
         y = transform.apply(np.where(self.censored, np.nan, self.y))
         bounds = self.bounds if self.censored.any() else None
-        if bounds is not None and transform.is_log:
-            bounds = bounds.logarithm()
+        if bounds is not None:
+            bounds = transform.apply_bounds(bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)

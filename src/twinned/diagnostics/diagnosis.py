@@ -20,6 +20,7 @@ from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
+from twinned.estimators.target import LogTargetRegressor
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import aligned, bullets, details, paragraph, preformatted, table, view
 from twinned.rows.schema import Floats, Indices
@@ -206,7 +207,7 @@ def diagnose(
     twin = checks.twin
     out_of_fold = _in_units_of_target(twin.out_of_fold(), transform)
     return Diagnosis(
-        model=transform.wrap_fitted(twin, known.X, known.y),
+        model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
         code=python_code(twin, transform, y_lower=y_lower, y_upper=y_upper, groups=groups),

@@ -16,7 +16,8 @@ from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import ExplainOptions, ResultColumns, check_output_path
 from twinned.app.report.grid import Grid, make_grid, number_format, show_number, summarize_features
 from twinned.app.tables.table import Table
-from twinned.fitted.explanation import ComparableCases, Value, find_comparables
+from twinned.estimators.target import find_comparables
+from twinned.fitted.explanation import ComparableCases, Value
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import shorten
 

@@ -23,12 +23,11 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
+from twinned.estimators.target import find_comparables, split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.explanation import find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
-from twinned.fitted.target import split_target
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
@@ -68,7 +67,7 @@ class PredictionService:
         `allow_missing` is whether values may be missing.
         """
         calibration = self._calibration
-        possible = TargetRange.of(self.target, self._target.invert(self._twin.anchors_y_))
+        possible = TargetRange.of(self.target, self._target.invert_known(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         describe = partial(_describe_input, anchors, self.schema.allow_missing)
@@ -105,7 +104,7 @@ class PredictionService:
         with refuse_value_errors():
             raw = partial(twin.predict, return_std=True)
             parts = (twin.predict_error_scale if intervals else raw)(X)
-            if not self._target.is_log:
+            if self._target.is_identity:
                 return np.column_stack([parts[0], *parts])
             return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
 
@@ -135,11 +134,11 @@ class PredictionService:
     def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
-        After a log-transformed target there is no error, as it would be that of the logarithm.
+        With a transformed target there is no error, as it would be that of the transformed one.
         """
         with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
-        if self._target.is_log:
+        if not self._target.is_identity:
             table = table.drop(columns="error", errors="ignore")
         rows_of_table = table.to_dict("records")
         return [{name: x for name, x in row.items() if x == x} for row in rows_of_table]  # no NaN

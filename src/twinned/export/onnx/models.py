@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
 from sklearn.base import BaseEstimator
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,19 +14,27 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.estimators.target import TransformedTargetTwin, split_target
 from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
-from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
+from twinned.export.onnx.regressors import (
+    add_distances,
+    add_nearest,
+    add_power_slope,
+    add_regressor,
+    add_scaler,
+)
 from twinned.export.onnx.twins import (
     Prediction,
     add_errors,
     add_networks,
     add_twin,
+    invert_target,
     weighted_moments,
 )
 from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
-from twinned.fitted.target import TargetTransform, split_target
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
@@ -39,21 +46,19 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
     """Return the steps of pipelines before a model of twinned, the model, and its target."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
-    target = TargetTransform()
+    target = IDENTITY
     while not isinstance(model, Model):
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
-        elif isinstance(model, TransformedTargetRegressor):
-            try:
-                model, target = split_target(model)
-            except ValueError as error:
-                refuse(str(error).rstrip("."), "use func=np.log and inverse_func=np.exp")
+        elif isinstance(model, TransformedTargetTwin):
+            model, target = split_target(model)
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
             name = type(model).__name__
-            refuse(f"{name} is not a model of twinned", "use skl2onnx for a model of scikit-learn")
+            way_out = "use skl2onnx for a model of scikit-learn, or a LogTargetRegressor"
+            refuse(f"{name} is not a model of twinned", way_out)
     return scalers, model, target
 
 
@@ -105,7 +110,7 @@ def _add_outputs(
     if confidence is not None and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
         refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
-    mean, std, exponential = _add_prediction(model, matrix, needs_std, target.is_log)
+    mean, std, value = _add_prediction(model, matrix, needs_std, target)
     ends: dict[str, Tensor] = {}
     if stored is not None and needs_std:
         scale = _add_error_scale(stored, matrix, mean, std)
@@ -113,30 +118,33 @@ def _add_outputs(
         if confidence is not None:
             low, high = stored.ends(confidence)
             ends = {"lower": mean + scale * low, "upper": mean + scale * high}
-    if not target.is_log:
+    if value is None:
         return {"mean": mean, "std": std, **ends}
-    # the standard deviation by the delta method; networks without anchors have one estimate
-    value = mean.apply("Exp") if exponential is None else exponential
-    ends = {name: end.apply("Exp") for name, end in ends.items()}
-    return {"mean": value, "std": value * std, **ends}
+    # the standard deviation by the delta method
+    slope = value if target.scaling is None else add_power_slope(target.scaling, value)
+    ends = {name: invert_target(target, end) for name, end in ends.items()}
+    return {"mean": value, "std": slope * std, **ends}
 
 
 def _add_prediction(
-    model: BaseEstimator, matrix: Tensor, needs_std: bool = True, is_log: bool = False
+    model: BaseEstimator,
+    matrix: Tensor,
+    needs_std: bool = True,
+    target: TargetTransform = IDENTITY,
 ) -> Prediction:
     """The prediction (row, output) of encoded rows, of any model of twinned.
 
-    With `is_log`, also the mean of the exponentials of the estimates from anchors.
+    With a transformed target, also the mean of the estimates from anchors in units of y.
     """
     if isinstance(model, AutoTwinRegressor):
-        return _add_blend(model, matrix, needs_std, is_log)
+        return _add_blend(model, matrix, needs_std, target)
     if isinstance(model, BaseTwin):
-        return add_twin(model.fitted_, matrix, is_log)
+        return add_twin(model.fitted_, matrix, target)
     return add_networks(model.plain_networks(), read_schema(model), matrix)
 
 
 def _add_blend(
-    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, is_log: bool
+    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, target: TargetTransform
 ) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
     if model.replicate_correlation_ > 0:
@@ -152,7 +160,7 @@ def _add_blend(
     if needs_std:
         apart = predictions - of_members
         std = (apart * apart @ spread_weights[used][:, None]).apply("Sqrt")
-    return add_errors(model.fitted_, matrix, Prediction(of_members, std), is_log)
+    return add_errors(model.fitted_, matrix, Prediction(of_members, std), target)
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
