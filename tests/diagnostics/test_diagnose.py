@@ -174,7 +174,7 @@ def test_logarithm_of_limits(bridge):
 def test_logarithm_that_does_harm():
     rng = np.random.RandomState(0)
     y = rng.rand(60) + 1
-    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge")
+    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge", 0.0)
     assert result.summary.startswith("The logarithm does harm: the error of ridge is ")
     assert result.plot().has_data()
 

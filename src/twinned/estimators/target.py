@@ -14,13 +14,12 @@ from twinned._compat import safe_indexing
 from twinned.estimators.base import TwinMethods
 from twinned.estimators.pipelines import unwrap
 from twinned.fitted.explanation import ComparableCases, group_cases, tabulate_comparables
-from twinned.fitted.quantiles import check_values
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.neighbors import LEARNED
 from twinned.rows.scaling import PowerScaling
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import check_choice, count_rows
+from twinned.rows.validation import check_choice
 
 # By which the transformation is chosen: quick members of a blend, the number of rows, and the least
 # relative fall of the error.
@@ -78,18 +77,14 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
-            known, bounds = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"), None
+            bounds = TargetBounds(*2 * [check_array(y, dtype=np.float64, ensure_2d=False)])
         else:
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
-            known = bounds.lower[~bounds.censored]
+        rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
         if name == "auto":
-            rows = np.arange(len(y)) if bounds is None else np.flatnonzero(~bounds.censored)
-            name = choose_transform(X, known, rows, **fit_params)
-        target, ends = TargetTransform.fit(name, known), {}
-        if bounds is None:
-            fitted_y = target.apply(known)
-        else:
-            fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
+            name = choose_transform(X, bounds.lower, rows, fit_params.get("groups"))
+        target = TargetTransform.fit(name, bounds.lower[rows])
+        fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         super().fit(X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
             raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
@@ -99,7 +94,8 @@ class TransformedTargetTwin(TransformedTargetRegressor):
     @property
     def target_(self) -> TargetTransform:
         """The fitted transformation."""
-        return TargetTransform(self.target_transform_ == "log", self.scaling_)
+        scaling = self.scaling_ and PowerScaling(*self.scaling_)  # a tuple in a loaded model
+        return TargetTransform(self.target_transform_ == "log", scaling)
 
     def _prepare(self, X):
         """The fitted twin, and rows to predict as it takes them."""
@@ -113,7 +109,7 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         mean = twin.fitted_.squeeze(target.predict(twin.fitted_, twin.encode(rows)))
         if not return_std:
             return mean
-        return mean, target.invert_std(mean, twin.predict(rows, return_std=True)[1])
+        return mean, target.slope(mean) * twin.predict(rows, return_std=True)[1]
 
     def predict_interval(self, X, confidence=0.9):
         """(n_queries, 2): ends of prediction intervals of y, as those of the twin."""
@@ -128,22 +124,14 @@ class TransformedTargetTwin(TransformedTargetRegressor):
     def predict_cdf(self, X, y):
         """(n_queries,): probability that a measurement is at most y."""
         twin, rows = self._prepare(X)
-        y, possible = self._possible_values(X, y)
-        return np.where(possible, twin.predict_cdf(rows, self.target_.apply(y)), 0.0)
+        return twin.predict_cdf(rows, self.target_.apply(np.asarray(y, dtype=np.float64)))
 
     def log_density(self, X, y):
         """(n_queries,): logarithm of the predictive density at y, −∞ where y is not possible."""
-        (twin, rows), target = self._prepare(X), self.target_
-        y, possible = self._possible_values(X, y)
-        density = twin.log_density(rows, target.apply(y)) - np.log(target.slope(y))
-        return np.where(possible, density, -np.inf)
-
-    def _possible_values(self, X, y):
-        """(n_queries,): y, with 1 in place of impossible values, and where it is possible."""
-        n_rows = count_rows(X)
-        y = np.broadcast_to(check_values(y, n_rows), n_rows)
-        possible = y > self.target_.lower_end
-        return np.where(possible, y, 1.0), possible
+        (twin, rows), y = self._prepare(X), np.asarray(y, dtype=np.float64)
+        slope = self.target_.slope(y)
+        density = twin.log_density(rows, self.target_.apply(y))
+        return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
 
 
 class LogTargetRegressor(TransformedTargetTwin):
@@ -174,7 +162,7 @@ class LogTargetRegressor(TransformedTargetTwin):
     def around(cls, twin: BaseEstimator) -> LogTargetRegressor:
         """The fitted regressor of y around a twin that is fitted to log y."""
         model = cls(clone(twin))
-        model.regressor_, model._training_dim = twin, twin.anchors_y_.ndim
+        model.regressor_ = twin
         if hasattr(twin, "feature_names_in_"):
             model.feature_names_in_ = twin.feature_names_in_
         return model
@@ -186,46 +174,36 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     A `TransformedTargetRegressor` takes no NaN. So the bounds are NaN where y is known, and y is a
     number within the bounds where it is not.
     """
-    ends = zip(("y_lower", "y_upper"), bounds, strict=True)
+    ends = zip(("y_lower", "y_upper"), bounds, strict=True) if bounds.censored.any() else ()
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(X, y, rows, sample_weight=None, groups=None, **_) -> str | None:
-    """The transformation by which quick members predict y best, or None.
+def choose_transform(X: Any, y: Floats, rows: Indices, groups: Any) -> str | None:
+    """The transformation with which quick members predict y best, or None.
 
-    `y` (row,) are the values of these rows of X and of the other arguments of `fit`.
+    It is chosen by these rows.
     """
     from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
-    from twinned.estimators.blending.weights import rmse_and_error
 
-    drawn = np.sort(np.random.RandomState(0).permutation(len(y))[:_MAX_ROWS])
-    y, rows = y[drawn], rows[drawn]
-    parts = (part if part is None else np.asarray(part)[rows] for part in (sample_weight, groups))
-    X, arguments = safe_indexing(X, rows), [*parts]
+    rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
+    X, y = safe_indexing(X, rows), y[rows]
+    groups = None if groups is None else np.asarray(groups)[rows]
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
         blend = AutoTwinRegressor(members=_MEMBERS, cv=5, random_state=0)
-        table = blend.fit_blend(X, target.apply(y), *arguments, calibrate=False).out_of_fold()
-        known = table["y"].to_numpy()
-        predicted = target.invert_mean(table["prediction"].to_numpy(), known)
-        errors[name], _ = rmse_and_error(predicted, target.invert(known), blend.anchor_weights_)
-    best = min(errors, key=errors.__getitem__)
+        table = blend.fit_blend(X, target.apply(y), None, groups, calibrate=False).out_of_fold()
+        known, predicted = table[["y", "prediction"]].to_numpy().T
+        error = target.invert_mean(predicted, known) - target.invert(known)
+        errors[name] = float(np.sqrt(np.mean(error**2)))
+    best = min(errors, key=lambda name: errors[name])
     return best if errors[best] <= (1 - _LEAST_GAIN) * errors[None] else None
 
 
 def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
-    """The twin in a `TransformedTargetTwin`, and its transformation; or another model itself.
-
-    A ValueError names the `TransformedTargetRegressor` of scikit-learn, whose predictions are no
-    means of y.
-    """
-    if isinstance(model, TransformedTargetTwin):
-        return model.regressor_, model.target_
-    if isinstance(model, TransformedTargetRegressor):
-        kind = type(model).__name__
-        raise ValueError(f"a {kind} does not predict means of y; fit a LogTargetRegressor.")
-    return model, IDENTITY
+    """The twin in a `TransformedTargetTwin`, and its transformation; or another model itself."""
+    is_transformed = isinstance(model, TransformedTargetTwin)
+    return (model.regressor_, model.target_) if is_transformed else (model, IDENTITY)
 
 
 def find_comparables(

@@ -37,23 +37,18 @@ class TargetTransform(NamedTuple):
         """Whether y itself is fitted."""
         return not self.is_log and self.scaling is None
 
-    @property
-    def lower_end(self) -> float:
-        """The value that y exceeds."""
-        return 0.0 if self.is_log else -np.inf
-
     def apply(self, y: Floats) -> Floats:
-        """Values of the fitted target."""
+        """Values of the fitted target; the logarithm of a negative value is that of 0."""
         if self.scaling is not None:
-            return self.scaling.transform(y)
-        return np.log(y) if self.is_log else y
+            return self.scaling.transform(y).reshape(np.shape(y))
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(y, 0.0)) if self.is_log else y
 
     def apply_bounds(self, bounds: TargetBounds) -> TargetBounds:
         """Bounds of the fitted target."""
         if self.is_log:
             return bounds.logarithm()
-        ends = (np.where(np.isfinite(end), self.apply(end), end) for end in bounds)
-        return TargetBounds(*ends)
+        return TargetBounds(*(np.where(np.isinf(end), end, self.apply(end)) for end in bounds))
 
     def invert(self, values: Floats) -> Floats:
         """Values in units of y; an infinite value is one."""
@@ -74,13 +69,11 @@ class TargetTransform(NamedTuple):
         y = self.invert(values)
         if self.is_identity:
             return y
-        with np.errstate(divide="ignore"):
-            digits = _DIGITS - np.ceil(np.log10(np.abs(y)))
-        unit = 10.0 ** np.where(np.isfinite(digits), digits, 0.0)
+        unit = 10.0 ** (_DIGITS - np.ceil(np.log10(np.abs(y).clip(1e-290))))
         return np.round(y * unit) / unit
 
     def slope(self, y: Floats) -> Floats:
-        """The derivative of y by the fitted target."""
+        """The derivative of y by the fitted target, which transforms standard deviations to y."""
         if self.scaling is not None:
             return self.scaling.slope(y)
         return y if self.is_log else np.ones_like(y)
@@ -105,13 +98,6 @@ class TargetTransform(NamedTuple):
             return self.invert(predicted[:, None] + (y - predicted)).mean(axis=1)
         mean = self.invert(predicted)
         return mean * self.invert(y - predicted).mean() if self.is_log else mean
-
-    def invert_std(self, mean: Floats, std: Floats) -> Floats:
-        """Standard deviations of predictions in units of y, by the delta method.
-
-        `mean` are the predictions in units of y, and `std` is that of the fitted target.
-        """
-        return self.slope(mean) * std
 
     def invert_adjustments(self, adjustments: Floats, known_y: Floats, estimates: Floats) -> Floats:
         """(pair, feature) adjustments of y from those of the fitted target.

@@ -133,13 +133,6 @@ def _build_power(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, {**state, "model_": TransformedModel(**{**parts, **scalings})})
 
 
-@builder("TransformedTargetTwin")
-def _build_transformed(model: BaseEstimator, state: State, at: At) -> None:
-    scaling, power = state["scaling_"], state["target_transform_"] == "power"
-    at.ensure((scaling is not None) == power, "has a scaling that does not fit its transformation")
-    set_state(model, {**state, "scaling_": PowerScaling(*scaling) if power else None})
-
-
 @builder("AutoTwinRegressor")
 def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     members, table = state["members_"], _build_table(state["_schema"], at)

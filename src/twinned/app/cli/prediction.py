@@ -48,15 +48,12 @@ class LoadedTwin:
     @cached_property
     def twin(self) -> BaseEstimator:
         """The twin inside a regressor with a transformed target, else the model itself."""
-        return vars(self.model).get("regressor_", self.model)
+        return split_target(self.model)[0]
 
     @cached_property
     def transform(self) -> TargetTransform:
-        """The transformation of the target; a ValueError if it is not one of twinned."""
-        try:
-            return split_target(self.model)[1]
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
+        """The transformation of the target."""
+        return split_target(self.model)[1]
 
     @property
     def target(self) -> str:

@@ -52,7 +52,7 @@ def _select_rows(
     return selected, {
         "row": np.array(table.lines)[selected],
         "prediction": mean,
-        "std": transform.invert_std(mean, std),
+        "std": transform.slope(mean) * std,
         "probability_better": twin.probability_better(chosen, best, maximize=maximize),
     }
 

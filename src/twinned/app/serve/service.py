@@ -23,6 +23,7 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.target import find_comparables, split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
@@ -45,6 +46,9 @@ class PredictionService:
     def __init__(self, model: BaseEstimator, name: str) -> None:
         self.name, self._model = name, model
         twin, self._target = split_target(model)
+        if not isinstance(twin, BaseTwin):
+            kind = type(twin).__name__
+            raise ValueError(f"{name} holds a {kind}, not a twin or a LogTargetRegressor.")
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema(twin)
@@ -104,14 +108,14 @@ class PredictionService:
         with refuse_value_errors():
             raw = partial(twin.predict, return_std=True)
             parts = (twin.predict_error_scale if intervals else raw)(X)
-            if self._target.is_identity:
-                return np.column_stack([parts[0], *parts])
-            return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
+            if not self._target.is_identity:
+                parts = (self._target.predict(twin.fitted_, twin.encode(X)), *parts)
+            return np.column_stack([parts[0], *parts[-(2 + intervals) :]])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
         target, (value, mean, std) = self._target, predictions.T[:3]
-        columns = {"prediction": value, "std": target.invert_std(value, std)}
+        columns = {"prediction": value, "std": target.slope(value) * std}
         if confidence is not None:
             ends = self.calibration(confidence).interval(mean, predictions[:, 3], confidence)
             columns["low"], columns["high"] = target.invert(ends).T

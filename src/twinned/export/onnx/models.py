@@ -18,19 +18,12 @@ from twinned.estimators.target import TransformedTargetTwin, split_target
 from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
-from twinned.export.onnx.regressors import (
-    add_distances,
-    add_nearest,
-    add_power_slope,
-    add_regressor,
-    add_scaler,
-)
+from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
     Prediction,
     add_errors,
     add_networks,
     add_twin,
-    invert_target,
     weighted_moments,
 )
 from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
@@ -53,12 +46,13 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
             model = model.steps[-1][1]
         elif isinstance(model, TransformedTargetTwin):
             model, target = split_target(model)
+            if target.scaling is not None:
+                refuse("a power of its target is fitted", "use target_transform='log', or None")
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
             name = type(model).__name__
-            way_out = "use skl2onnx for a model of scikit-learn, or a LogTargetRegressor"
-            refuse(f"{name} is not a model of twinned", way_out)
+            refuse(f"{name} is not a model of twinned", "use skl2onnx, or a LogTargetRegressor")
     return scalers, model, target
 
 
@@ -110,7 +104,7 @@ def _add_outputs(
     if confidence is not None and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
         refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
-    mean, std, value = _add_prediction(model, matrix, needs_std, target)
+    mean, std, exponential = _add_prediction(model, matrix, needs_std, target.is_log)
     ends: dict[str, Tensor] = {}
     if stored is not None and needs_std:
         scale = _add_error_scale(stored, matrix, mean, std)
@@ -118,33 +112,30 @@ def _add_outputs(
         if confidence is not None:
             low, high = stored.ends(confidence)
             ends = {"lower": mean + scale * low, "upper": mean + scale * high}
-    if value is None:
+    if not target.is_log:
         return {"mean": mean, "std": std, **ends}
+    assert exponential is not None, "a twin has anchors"
+    ends = {name: end.apply("Exp") for name, end in ends.items()}
     # the standard deviation by the delta method
-    slope = value if target.scaling is None else add_power_slope(target.scaling, value)
-    ends = {name: invert_target(target, end) for name, end in ends.items()}
-    return {"mean": value, "std": slope * std, **ends}
+    return {"mean": exponential, "std": exponential * std, **ends}
 
 
 def _add_prediction(
-    model: BaseEstimator,
-    matrix: Tensor,
-    needs_std: bool = True,
-    target: TargetTransform = IDENTITY,
+    model: BaseEstimator, matrix: Tensor, needs_std: bool = True, is_log: bool = False
 ) -> Prediction:
     """The prediction (row, output) of encoded rows, of any model of twinned.
 
-    With a transformed target, also the mean of the estimates from anchors in units of y.
+    With `is_log`, also the mean of the exponentials of the estimates from anchors.
     """
     if isinstance(model, AutoTwinRegressor):
-        return _add_blend(model, matrix, needs_std, target)
+        return _add_blend(model, matrix, needs_std, is_log)
     if isinstance(model, BaseTwin):
-        return add_twin(model.fitted_, matrix, target)
+        return add_twin(model.fitted_, matrix, is_log)
     return add_networks(model.plain_networks(), read_schema(model), matrix)
 
 
 def _add_blend(
-    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, target: TargetTransform
+    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, is_log: bool
 ) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
     if model.replicate_correlation_ > 0:
@@ -160,7 +151,7 @@ def _add_blend(
     if needs_std:
         apart = predictions - of_members
         std = (apart * apart @ spread_weights[used][:, None]).apply("Sqrt")
-    return add_errors(model.fitted_, matrix, Prediction(of_members, std), target)
+    return add_errors(model.fitted_, matrix, Prediction(of_members, std), is_log)
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:

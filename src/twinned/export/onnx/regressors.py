@@ -23,7 +23,7 @@ from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
 from twinned.rows.neighbors import TRANSLATION_INVARIANT
-from twinned.rows.scaling import MAX_EXPONENT, PowerScaling
+from twinned.rows.scaling import MAX_EXPONENT
 from twinned.rows.schema import Floats
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
@@ -75,22 +75,12 @@ def add_transformed(model: TransformedModel, X: Tensor) -> Tensor:
     X = X / features.unit
     power = _signed_power(X, features.power)
     X = (_add_power(X, power) / power - features.center) / features.scale
-    values = add_inverse_power(target, add_regressor(model.regressor, X) + model.error * nodes)
+    values = (
+        add_regressor(model.regressor, X) + model.error * nodes
+    ) * target.scale + target.center
+    power = _signed_power(values, target.power)
+    values = _add_power(values * power, 1.0 / power) * target.unit
     return values.apply("Clip", model.lower, model.upper) @ weights[:, None]
-
-
-def add_inverse_power(scaling: PowerScaling, values: Tensor) -> Tensor:
-    """Add `scaling.invert(values)`."""
-    values = values * scaling.scale + scaling.center
-    power = _signed_power(values, scaling.power)
-    return _add_power(values * power, 1.0 / power) * scaling.unit
-
-
-def add_power_slope(scaling: PowerScaling, values: Tensor) -> Tensor:
-    """Add `scaling.slope(values)`."""
-    exponents = 1.0 - _signed_power(values, scaling.power)
-    sizes = (values.apply("Abs") / scaling.unit + 1.0).apply("Log")
-    return (exponents * sizes).apply("Exp") * (scaling.unit * scaling.scale)
 
 
 def _signed_power(values: Tensor, power: Floats) -> Tensor:

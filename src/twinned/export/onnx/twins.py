@@ -16,7 +16,6 @@ from twinned.export.model_parts import Networks, unpadded_parameters
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import split_rows
-from twinned.fitted.target import TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
@@ -34,12 +33,12 @@ Differences = Callable[[Tensor, Tensor | None], Tensor]
 class Prediction(NamedTuple):
     """Mean and standard deviation, (row, output) each.
 
-    `value` is the mean in units of y, where the target is transformed.
+    `exponential` is the mean of the exponentials, where it is wanted.
     """
 
     mean: Tensor
     std: Tensor
-    value: Tensor | None = None
+    exponential: Tensor | None = None
 
 
 def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Prediction:
@@ -49,34 +48,27 @@ def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Pre
     return Prediction(mean, mean_of(apart * apart).apply("Sqrt"))
 
 
-def invert_target(target: TargetTransform, values: Tensor) -> Tensor:
-    """Add the values in units of y, of a transformed target."""
-    if target.scaling is not None:
-        return regressors.add_inverse_power(target.scaling, values)
-    return values.apply("Exp")
-
-
-def add_twin(state: FittedTwin, matrix: Tensor, target: TargetTransform) -> Prediction:
+def add_twin(state: FittedTwin, matrix: Tensor, is_log: bool) -> Prediction:
     """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
-    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, target)
+    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
     prediction = Prediction(*matrix.graph.map_rows(twin.predict_query, rows))
-    return add_errors(state, matrix, prediction, target)
+    return add_errors(state, matrix, prediction, is_log)
 
 
 def add_errors(
-    state: FittedTwin, matrix: Tensor, prediction: Prediction, target: TargetTransform
+    state: FittedTwin, matrix: Tensor, prediction: Prediction, is_log: bool
 ) -> Prediction:
     """The weighted mean of the prediction plus the out-of-fold errors of the anchors."""
     if state.errors is None:
         return prediction
     mean, std, _ = prediction
-    if state.local_weights is None and target.scaling is None:
+    if state.local_weights is None:
         average = partial(np.average, axis=0, weights=state.anchors.weights)
-        value = mean.apply("Exp") * average(np.exp(state.errors)) if target.is_log else None
-        return Prediction(mean + average(state.errors), std, value)
-    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, target)
-    of_all, *value_of_all = matrix.graph.map_rows(twin.average_estimates, rows, mean)
-    return Prediction(of_all, std, *value_of_all)
+        exponential = mean.apply("Exp") * average(np.exp(state.errors)) if is_log else None
+        return Prediction(mean + average(state.errors), std, exponential)
+    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
+    of_all, *exponential_of_all = matrix.graph.map_rows(twin.average_estimates, rows, mean)
+    return Prediction(of_all, std, *exponential_of_all)
 
 
 def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
@@ -92,8 +84,8 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
 class _TwinGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
-    def __init__(self, graph: Graph, state: FittedTwin, target: TargetTransform) -> None:
-        self._graph, self._state, self._target = graph, state, target
+    def __init__(self, graph: Graph, state: FittedTwin, is_log: bool) -> None:
+        self._graph, self._state, self._is_log = graph, state, is_log
         self._rows = split_rows(state.anchors.schema, graph.matrix(state.anchors.X))
         self._known_y = graph.matrix(state.anchors.targets)
         if isinstance(state.model, SklearnDifferenceModel):
@@ -102,30 +94,26 @@ class _TwinGraph:
             self._differences = self._neural_differences(state.model)
 
     def average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
-        """(output,): weighted mean of the estimates, and that in units of y.
+        """(output,): locally weighted mean of the estimates, and of their exponentials.
 
-        They are the mean plus the errors of the anchors and, with local weights, the known value of
-        an anchor that equals the query.
+        They are the mean plus the errors of the anchors, and the known value of an anchor that
+        equals the query.
         """
-        state, given = self._state, self._state.anchors.weights
-        assert state.errors is not None
-        weights = self._graph.constant(np.ones(len(state.errors)) if given is None else given)
-        estimates = mean + self._graph.constant(state.errors)
-        if state.local_weights is not None:
-            distances = self._distances(query, LEARNED, 1.0 / state.anchors.metric.length_scales)
-            weights = weights * self._process_weights(distances, state.local_weights.power)
-            estimates = self._is_equal(query).apply("Where", self._known_y, estimates)
+        assert self._state.local_weights is not None
+        assert self._state.errors is not None
+        metric = self._state.anchors.metric
+        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
+        weights = self._process_weights(distances, self._state.local_weights.power)
+        if (given := self._state.anchors.weights) is not None:
+            weights = weights * self._graph.constant(given)
         shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
-        wanted = [estimates]
-        if not self._target.is_identity:
-            wanted.append(invert_target(self._target, estimates))
-        return [(shares * values).sum(0) for values in wanted]
-
-    def _is_equal(self, query: Tensor) -> Tensor:
-        """(anchor, 1): whether all features of an anchor equal those of the query (row column,)."""
         both_missing = self._rows.is_nan().apply("And", query.is_nan())
         equal = self._rows.apply("Equal", query).apply("Or", both_missing).cast(DOUBLE)
-        return equal.reduce("ReduceMin", 1, keepdims=True).apply("Greater", 0.0)
+        is_equal = equal.reduce("ReduceMin", 1, keepdims=True).apply("Greater", 0.0)
+        estimates = mean + self._graph.constant(self._state.errors)
+        estimates = is_equal.apply("Where", self._known_y, estimates)
+        wanted = [estimates, estimates.apply("Exp")] if self._is_log else [estimates]
+        return [(shares * values).sum(0) for values in wanted]
 
     def predict_query(self, query: Tensor) -> list[Tensor]:
         """(output,): the prediction of one query (row column,)."""
@@ -147,10 +135,10 @@ class _TwinGraph:
             return (mean_of_anchors(values) * members).sum(0)
 
         mean, std, _ = weighted_moments(estimates, mean_of)
-        if self._target.is_identity or self._state.errors is not None:
+        if not self._is_log or self._state.errors is not None:
             return [mean, std]
         of_members = (estimates * members[..., None]).sum(0)
-        return [mean, std, mean_of_anchors(invert_target(self._target, of_members))]
+        return [mean, std, mean_of_anchors(of_members.apply("Exp"))]
 
     # --- differences --------------------------------------------------------------------------
 
