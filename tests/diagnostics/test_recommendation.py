@@ -159,6 +159,9 @@ def test_errors_of_a_logarithm_are_called_so():
     assert "its error (RMSE) is " in choose_model(blend)[0].reason
     found = choose_model(blend, TargetTransform(is_log=True))[0]
     assert "its error of the logarithm (RMSE) is " in found.reason
+    contribution = {"ratio": 0.8, "lower": 0.7, "upper": 0.9}
+    text = describe_contribution(contribution, "helps", "error of the logarithm")
+    assert text.startswith("Twinning helps: the error of the logarithm of the blend with twins is ")
 
 
 def test_twins_without_weight_are_called_so():

@@ -17,7 +17,8 @@ NAN, INF = np.nan, np.inf
 def log_target_arguments(y, lower, upper):
     bounds = validate_bounds(None, y, lower, upper, len(y), None)
     y, ends = bound_arguments(TargetTransform(is_log=True).apply_bounds(bounds))
-    return y, ends["y_lower"], ends["y_upper"]
+    nan = np.full(len(y), np.nan)
+    return y, ends.get("y_lower", nan), ends.get("y_upper", nan)
 
 
 def bounds_of(y, lower=None, upper=None, weight=None):

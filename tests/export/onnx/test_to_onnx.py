@@ -135,6 +135,25 @@ def test_other_transformations_of_the_target_are_refused(tmp_path, rows):
         to_onnx(model, tmp_path / "model.onnx")
 
 
+def test_a_power_of_the_target_is_refused(tmp_path, rows):
+    X, y, _ = rows
+    model = twinned.TransformedTargetTwin(TwinRegressor(Ridge()), "power").fit(X, y)
+    with pytest.raises(TypeError, match=r"a power of its target is fitted; use .*'log'"):
+        to_onnx(model, tmp_path / "model.onnx")
+
+
+def test_rows_that_differ_in_a_constant_feature_only_are_not_equal(tmp_path, rows):
+    X, y, _ = rows
+    X = np.column_stack([X, np.ones(len(X))])
+    model = TwinRegressor(BOOSTING, pairs=10, cv=3, random_state=0).fit(X, y)
+    model.local_power_ = 4.0
+    new = np.concatenate([X[:5], X[:5]])
+    new[:5, -1] = 2.0
+    to_onnx(model, tmp_path / "model.onnx", outputs=["mean"], dtype="float64")
+    found = predict_onnx(tmp_path / "model.onnx", new)["mean"]
+    np.testing.assert_allclose(found, model.predict(new), rtol=1e-9)
+
+
 def test_the_same_model_gives_the_same_file(tmp_path, rows):
     X, y, _ = rows
     twin = TwinRegressor(BOOSTING, pairs=10, random_state=0).fit(X, y)
