@@ -14,18 +14,13 @@ from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import (
-    format_percent,
-    in_units_of_target,
-    rmse,
-    rmse_ratio,
-    summarize_errors,
-)
+from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio, summarize_errors
 from twinned.diagnostics.findings import check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.twin_checks import (
@@ -136,9 +131,9 @@ class DiagnosedRows(TrainingRows):
 class BlendChecks:
     """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
-    `twin` is the calibrated model. `results` are the results by key, `skipped` the reasons by the
-    name of the check, and `comparisons` are out-of-fold predictions, in units of y, and seconds of
-    models that are not recommended.
+    `twin` is the calibrated model, and `out_of_fold` are its predictions in units of y. `results`
+    are the results by key, `skipped` the reasons by the name of the check, and `comparisons` are
+    such predictions and seconds of models that are not recommended.
     """
 
     blend: AutoTwinRegressor
@@ -154,6 +149,7 @@ class BlendChecks:
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
         self.recommendation, self.twin = choose_model(self.blend, self.transform)
+        self.out_of_fold = _in_units_of_target(self.twin.out_of_fold(), self.transform)
 
     def run(self) -> Self:
         """Run the checks."""
@@ -242,8 +238,7 @@ class BlendChecks:
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
         compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
         pair = (predictions[name], compared) if is_log else (compared, predictions[name])
-        lower = in_units_of_target(self.twin.out_of_fold(), self.transform)["lower"]
-        below = float(np.mean(lower < 0))
+        below = float((self.out_of_fold["lower"] < 0).mean())
         result = logarithm_check(*pair, y, self.known.codes, name, below)
         of_logarithm, plain = result.numbers["median"].values()
         if is_log or below or of_logarithm <= (1 - _LEAST_GAIN) * plain:
@@ -271,6 +266,20 @@ class BlendChecks:
 
 def _without_networks(names: dict[str, float]) -> list[str]:
     return [name for name in names if name.partition(":")[0] not in _NETWORKS]
+
+
+def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
+    """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
+    y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
+    # a score is the error divided by its expected size
+    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
+    finite = size[np.isfinite(size)]
+    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
+    low, high = np.quantile(score, [0.05, 0.95])
+    parts = {"lower": mean + low * size, "upper": mean + high * size}
+    in_units = {name: transform.invert(part) for name, part in parts.items()}
+    in_units |= {"y": transform.invert_known(y), "prediction": transform.invert_mean(mean, y)}
+    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})
 
 
 def logarithm_check(

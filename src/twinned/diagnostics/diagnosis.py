@@ -14,12 +14,7 @@ from sklearn.base import BaseEstimator, clone
 
 from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
-from twinned.diagnostics.errors import (
-    ErrorSummary,
-    comparison_table,
-    in_units_of_target,
-    summarize_errors,
-)
+from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.twin_checks import CheckResult
@@ -209,8 +204,7 @@ def diagnose(
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
-    twin = checks.twin
-    out_of_fold = in_units_of_target(twin.out_of_fold(), transform)
+    twin, out_of_fold = checks.twin, checks.out_of_fold
     return Diagnosis(
         model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,

@@ -140,20 +140,6 @@ def predict_mean(y: Floats) -> Floats:
     return np.asarray((y.sum() - y) / (len(y) - 1))
 
 
-def in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
-    """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
-    y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
-    # a score is the error divided by its expected size
-    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
-    finite = size[np.isfinite(size)]
-    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
-    low, high = np.quantile(score, [0.05, 0.95])
-    parts = {"lower": mean + low * size, "upper": mean + high * size}
-    in_units = {name: transform.invert(part) for name, part in parts.items()}
-    in_units |= {"y": transform.invert_known(y), "prediction": transform.invert_mean(mean, y)}
-    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})
-
-
 def comparison_table(
     blend: AutoTwinRegressor,
     recommended: AutoTwinRegressor,

@@ -13,9 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import safe_indexing
 from twinned.estimators.base import TwinMethods
 from twinned.estimators.pipelines import unwrap
-from twinned.fitted.explanation import ComparableCases, group_cases, tabulate_comparables
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.rows.neighbors import LEARNED
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, validate_bounds
@@ -204,20 +202,3 @@ def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
     """The twin in a `TransformedTargetTwin`, and its transformation; or another model itself."""
     is_transformed = isinstance(model, TransformedTargetTwin)
     return (model.regressor_, model.target_) if is_transformed else (model, IDENTITY)
-
-
-def find_comparables(
-    model: BaseEstimator, X: Any, n: int, *, adjustments: bool = True
-) -> list[ComparableCases]:
-    """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
-
-    Of a model with a transformed target, all values are in units of y.
-    """
-    twin, target = split_target(model)
-    fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
-    features = names if adjustments else None
-    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)
-    by_feature = np.full((len(table), len(names)), np.nan)
-    if adjustments:
-        by_feature = table.iloc[:, -len(names) :].to_numpy()
-    return group_cases(table, by_feature, fitted.anchors, names)

@@ -14,7 +14,7 @@ from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable, shorten
-from twinned.rows.neighbors import Indices
+from twinned.rows.neighbors import LEARNED, Indices
 from twinned.rows.schema import NUMERIC, Floats
 
 OTHERS = "all other cases"  # label of the last row of each query
@@ -239,6 +239,22 @@ class ComparableCases:
             "comparables_estimate": self.estimate,
             "others": None if self.others is None else self.others.as_dict(),
         }
+
+
+def find_comparables(
+    twin: Any, target: TargetTransform, X: Any, n: int, *, adjustments: bool = True
+) -> list[ComparableCases]:
+    """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
+
+    Of a transformed target, all values are in units of y.
+    """
+    fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
+    features = names if adjustments else None
+    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)
+    by_feature = np.full((len(table), len(names)), np.nan)
+    if adjustments:
+        by_feature = table.iloc[:, -len(names) :].to_numpy()
+    return group_cases(table, by_feature, fitted.anchors, names)
 
 
 def group_cases(

@@ -15,8 +15,6 @@ from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds
 
-_DIGITS = 14  # of known values that were transformed
-
 
 class TargetTransform(NamedTuple):
     """An increasing function of the target, which is fitted: logarithm, power scaling or none."""
@@ -31,11 +29,6 @@ class TargetTransform(NamedTuple):
             raise ValueError(f"The logarithm needs positive y, but the smallest is {y.min():g}.")
         power = PowerScaling.fit(y.reshape(len(y), -1), powers=True) if name == "power" else None
         return cls(name == "log", power)
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether y itself is fitted."""
-        return not self.is_log and self.scaling is None
 
     def apply(self, y: Floats) -> Floats:
         """Values of the fitted target; the logarithm of a negative value is that of 0."""
@@ -67,10 +60,8 @@ class TargetTransform(NamedTuple):
         (array([540000.]), array([540000.]))
         """
         y = self.invert(values)
-        if self.is_identity:
-            return y
-        unit = 10.0 ** (_DIGITS - np.ceil(np.log10(np.abs(y).clip(1e-290))))
-        return np.round(y * unit) / unit
+        unit = 10.0 ** (14 - np.ceil(np.log10(np.abs(y).clip(1e-290))))  # of the last digit
+        return y if self == IDENTITY else np.round(y * unit) / unit
 
     def slope(self, y: Floats) -> Floats:
         """The derivative of y by the fitted target, which transforms standard deviations to y."""
@@ -80,7 +71,7 @@ class TargetTransform(NamedTuple):
 
     def predict(self, fitted: FittedTwin, queries: Queries) -> Floats:
         """(query, output): the weighted means of the estimates from the anchors in units of y."""
-        if self.is_identity:
+        if self == IDENTITY:
             return fitted.predict(queries)[0]
         return fitted.predict_mean_of(self.invert, queries)
 
@@ -109,7 +100,7 @@ class TargetTransform(NamedTuple):
         >>> log.invert_adjustments(np.log([[2.0, 2.0]]), np.array([1.0]), np.array([4.0]))
         array([[1.5, 1.5]])
         """
-        if self.is_identity:
+        if self == IDENTITY:
             return adjustments
         with np.errstate(invalid="ignore"):
             change = self.apply(estimates) - self.apply(known_y)

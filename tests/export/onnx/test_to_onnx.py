@@ -13,9 +13,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
 from twinned import LogTargetRegressor, TwinRegressor
-from twinned.estimators.target import find_comparables
+from twinned.estimators.target import split_target
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
+from twinned.fitted.explanation import find_comparables
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)
 
@@ -122,7 +123,7 @@ def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     found = predict_onnx(tmp_path / "model.onnx", new)
     np.testing.assert_allclose(found["mean"], mean)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
-    (cases,) = find_comparables(model, X[:1], 3)
+    (cases,) = find_comparables(*split_target(model), X[:1], 3)
     total = sum(case.weight * case.estimate for case in cases.with_others)
     assert total == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
 

@@ -16,8 +16,7 @@ from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import ExplainOptions, ResultColumns, check_output_path
 from twinned.app.report.grid import Grid, make_grid, number_format, show_number, summarize_features
 from twinned.app.tables.table import Table
-from twinned.estimators.target import find_comparables
-from twinned.fitted.explanation import ComparableCases, Value
+from twinned.fitted.explanation import ComparableCases, Value, find_comparables
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import shorten
 
@@ -152,7 +151,7 @@ def _find_cases(
         for start in starts:
             begin_step(f"row {start + 1} of {len(X)}")
             rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
-            found += find_comparables(loaded.model, rows, k)
+            found += find_comparables(loaded.twin, loaded.transform, rows, k)
     return found
 
 

@@ -23,12 +23,14 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.target import find_comparables, split_target
+from twinned.estimators.base import TwinMethods
+from twinned.estimators.target import split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
+from twinned.fitted.explanation import find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
+from twinned.fitted.target import IDENTITY
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
@@ -46,9 +48,8 @@ class PredictionService:
     def __init__(self, model: BaseEstimator, name: str) -> None:
         self.name, self._model = name, model
         twin, self._target = split_target(model)
-        if not isinstance(twin, BaseTwin):
-            kind = type(twin).__name__
-            raise ValueError(f"{name} holds a {kind}, not a twin or a LogTargetRegressor.")
+        if not isinstance(twin, TwinMethods):
+            raise ValueError(f"{name} holds a {type(twin).__name__}, which is no twin.")
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema(twin)
@@ -108,9 +109,9 @@ class PredictionService:
         with refuse_value_errors():
             raw = partial(twin.predict, return_std=True)
             parts = (twin.predict_error_scale if intervals else raw)(X)
-            if not self._target.is_identity:
-                parts = (self._target.predict(twin.fitted_, twin.encode(X)), *parts)
-            return np.column_stack([parts[0], *parts[-(2 + intervals) :]])
+            if self._target == IDENTITY:
+                return np.column_stack([parts[0], *parts])
+            return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
@@ -130,7 +131,7 @@ class PredictionService:
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
             few = len(rows) <= MAX_ADJUSTED_ROWS
-            found = find_comparables(self._model, X, N_COMPARABLES, adjustments=few)
+            found = find_comparables(*split_target(self._model), X, N_COMPARABLES, adjustments=few)
         values = [[(case.known, case.estimate) for case in each.with_others] for each in found]
         _check_finite(np.array(values).reshape(len(rows), -1))
         return [each.as_dict() for each in found]
@@ -142,7 +143,7 @@ class PredictionService:
         """
         with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
-        if not self._target.is_identity:
+        if self._target != IDENTITY:
             table = table.drop(columns="error", errors="ignore")
         rows_of_table = table.to_dict("records")
         return [{name: x for name, x in row.items() if x == x} for row in rows_of_table]  # no NaN
