@@ -9,13 +9,12 @@ from sklearn.ensemble import ExtraTreesRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, LogTargetRegressor
 from twinned.app.cli import app
 from twinned.app.cli.advise import AdviseOptions
 from twinned.app.cli.fit import FitOptions
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
-from twinned.fitted.target import TargetTransform
 
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
@@ -82,7 +81,8 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     data = pd.read_csv(table, float_precision="round_trip")
     X, y = read_features(table), data["y"]
     members = list(facts["recommended"])
-    whole = TargetTransform(log).wrap(AutoTwinRegressor(members=members, random_state=3))
+    whole = AutoTwinRegressor(members=members, random_state=3)
+    whole = LogTargetRegressor(whole) if log else whole
     whole.fit(X, y, groups=data["batch"])
     model = whole.regressor_ if log else whole
     assert [*facts["recommended"].values()] == pytest.approx(model.member_weights_)

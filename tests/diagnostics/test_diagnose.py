@@ -171,10 +171,25 @@ def test_logarithm_of_limits(bridge):
         )
 
 
+def test_the_logarithm_is_shown_where_it_is_better():
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    y = np.exp(1.5 * X["a"] + 0.3 * rng.normal(size=60))
+    check = diagnose(X, y, estimator=make_estimator(["ridge"]), random_state=0).checks["logarithm"]
+    medians = check.numbers["median"]
+    assert medians["logarithm"] < 0.5 * medians["target itself"]
+    assert check.numbers["below_zero"] > 0.1
+    assert "With it, no interval begins below 0; " in check.summary
+    assert check.summary.startswith("The logarithm helps: ")
+    # neither is shown of a target that is not skewed
+    checks = diagnose(X, X["a"] + 50, estimator=make_estimator(["ridge"]), random_state=0).checks
+    assert "logarithm" not in checks
+
+
 def test_logarithm_that_does_harm():
     rng = np.random.RandomState(0)
     y = rng.rand(60) + 1
-    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge")
+    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge", 0.0)
     assert result.summary.startswith("The logarithm does harm: the error of ridge is ")
     assert result.plot().has_data()
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import AutoTwinRegressor, TwinRegressor
+from twinned import AutoTwinRegressor, LogTargetRegressor, TwinRegressor
 from twinned.diagnostics.errors import comparison_table
 from twinned.diagnostics.recommendation import (
     choose_model,
@@ -159,6 +159,9 @@ def test_errors_of_a_logarithm_are_called_so():
     assert "its error (RMSE) is " in choose_model(blend)[0].reason
     found = choose_model(blend, TargetTransform(is_log=True))[0]
     assert "its error of the logarithm (RMSE) is " in found.reason
+    contribution = {"ratio": 0.8, "lower": 0.7, "upper": 0.9}
+    text = describe_contribution(contribution, "helps", "error of the logarithm")
+    assert text.startswith("Twinning helps: the error of the logarithm of the blend with twins is ")
 
 
 def test_twins_without_weight_are_called_so():
@@ -203,6 +206,6 @@ def test_code_runs_and_makes_the_model(log_target, grouped):
     assert len(code.splitlines()) <= 5
     namespace = {"X": X, "y": y, "groups": groups}
     exec(code, namespace)
-    model = TargetTransform(log_target).wrap(model)
+    model = LogTargetRegressor(model) if log_target else model
     expected = model.fit(X, y, groups=groups if grouped else None).predict(X)
     np.testing.assert_allclose(namespace["model"].predict(X), expected, rtol=1e-12)

@@ -7,9 +7,9 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
-from twinned import LogTargetRegressor, TwinRegressor
+from twinned import LogTargetRegressor, TransformedTargetTwin, TwinRegressor
+from twinned.estimators.target import split_target
 from twinned.fitted.explanation import find_comparables
-from twinned.fitted.target import TargetTransform, split_target
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,9 @@ def check_sums(comparables, prediction):
 def test_cases_are_the_rows_of_explain(table, log_target):
     X, y = table
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
-    model = TargetTransform(log_target).wrap(TwinRegressor(base, random_state=0)).fit(X, y)
-    cases_by_row = find_comparables(model, X[:4], 30)
+    name = "log" if log_target else None
+    model = TransformedTargetTwin(TwinRegressor(base, random_state=0), name).fit(X, y)
+    cases_by_row = find_comparables(*split_target(model), X[:4], 30)
     explained = split_target(model)[0].explain(X[:4], n=30)
     cases = [case for comparables in cases_by_row for case in comparables.cases]
     assert [len(comparables.cases) for comparables in cases_by_row] == [30] * 4
@@ -52,7 +53,7 @@ def test_cases_are_the_rows_of_explain(table, log_target):
         known = X.iloc[case.anchor]
         assert case.values["kind"] == (None if pd.isna(known["kind"]) else known["kind"])
         assert case.values["size"] == (None if pd.isna(known["size"]) else known["size"])
-    (few,) = find_comparables(model, X[:1], 2, adjustments=False)
+    (few,) = find_comparables(*split_target(model), X[:1], 2, adjustments=False)
     estimates = [case.estimate for case in few.cases]
     assert estimates == [case.estimate for case in cases[:2]]
     assert "adjustments" not in few.cases[0].as_dict()
@@ -68,9 +69,11 @@ def test_cases_and_all_others_sum_to_the_prediction(table, log_target, weights):
     X = X.assign(size=X["size"].fillna(0.0))
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
     twin = TwinRegressor(base, weights=weights, random_state=0)
-    model = TargetTransform(log_target).wrap(twin).fit(X, y)
+    model = TransformedTargetTwin(twin, "log" if log_target else None).fit(X, y)
     new = pd.concat([X[7:9], X[:3].assign(size=0.123)])
-    for predicted, each in zip(model.predict(new), find_comparables(model, new, 4), strict=True):
+    for predicted, each in zip(
+        model.predict(new), find_comparables(*split_target(model), new, 4), strict=True
+    ):
         cases = each.with_others
         assert len(cases) == 5
         assert sum(case.count for case in cases) == 32
@@ -84,7 +87,7 @@ def test_cases_and_all_others_sum_to_the_prediction(table, log_target, weights):
         for case in each.cases:
             total = case.known + sum(case.adjustments.values())
             assert total == pytest.approx(case.estimate, rel=1e-9)
-    assert 3 in [case.count for case in find_comparables(model, new[:1], 1)[0].cases]
+    assert 3 in [case.count for case in find_comparables(*split_target(model), new[:1], 1)[0].cases]
 
 
 @pytest.mark.parametrize("cv", [None, 3])
@@ -133,5 +136,5 @@ def test_added_rows_without_a_name_are_called_so():
     X = pd.DataFrame({"a": np.arange(12.0)}, index=[f"S{i}" for i in range(12)])
     twin = TwinRegressor(Ridge()).fit(X, np.arange(12.0))
     added = twin.add_anchors(pd.DataFrame({"a": [12.0]}), [12.0])
-    (found,) = find_comparables(added, pd.DataFrame({"a": [12.0]}), 1)
+    (found,) = find_comparables(*split_target(added), pd.DataFrame({"a": [12.0]}), 1)
     assert found.cases[0].label == "added row"

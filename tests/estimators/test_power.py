@@ -133,3 +133,8 @@ def test_without_skewed_columns_it_is_the_plain_model(rng):
     model = PowerRegressor(GPRegressor()).fit(X, y)
     assert model.transform_ == "none"
     np.testing.assert_allclose(model.predict(X), GPRegressor().fit(X, y).predict(X), rtol=1e-4)
+
+
+def test_one_row_is_refused():
+    with pytest.raises(ValueError, match="needs at least 2 rows, not 1"):
+        PowerRegressor(RidgeCV()).fit([[1.0]], [1.0])

@@ -56,6 +56,10 @@ def test_members_with_prepared_features_are_refused(blend, table):
     X, y = table
     with pytest.raises(ValueError, match=r"'ridge' cannot be used alone: .* standardized"):
         select_member(blend, "ridge")
+    skewed = AutoTwinRegressor(members=["ridge_power"], cv=2, random_state=0)
+    skewed.fit(X[["area"]], np.exp(X["area"] / X["area"].max() * 5))
+    with pytest.raises(ValueError, match=r"'ridge_power' cannot .*: .* power-transformed"):
+        select_member(skewed, "ridge_power")
     with pytest.raises(ValueError, match=r"no member 'forest'; it has ridge, tree_twin:fast"):
         select_member(blend, "forest")
     with pytest.raises(TypeError, match="needs an AutoTwinRegressor, not TwinRegressor"):

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from twinned.fitted.target import within_bounds
+from twinned.estimators.target import bound_arguments
+from twinned.fitted.target import TargetTransform
 from twinned.models.imputation import truncated_moments
 from twinned.rows.training import TargetBounds, validate_bounds
 
@@ -14,8 +15,10 @@ NAN, INF = np.nan, np.inf
 
 
 def log_target_arguments(y, lower, upper):
-    y, bounds = within_bounds(y, lower, upper)
-    return y, bounds["y_lower"], bounds["y_upper"]
+    bounds = validate_bounds(None, y, lower, upper, len(y), None)
+    y, ends = bound_arguments(TargetTransform(is_log=True).apply_bounds(bounds))
+    nan = np.full(len(y), np.nan)
+    return y, ends.get("y_lower", nan), ends.get("y_upper", nan)
 
 
 def bounds_of(y, lower=None, upper=None, weight=None):
@@ -104,7 +107,7 @@ def test_log_target_arguments_are_those_of_the_logarithm(cells):
     lower = np.where(kinds == "<", 0.0, values)
     upper = np.where(kinds == ">", np.inf, np.where(kinds == "[", 2 * values, values))
     filled, log_lower, log_upper = log_target_arguments(y, lower, upper)
-    found = validate_bounds(None, np.log(filled), log_lower, log_upper, len(y), None)
+    found = validate_bounds(None, filled, log_lower, log_upper, len(y), None)
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(found.lower, np.log(lower))
     np.testing.assert_allclose(found.upper, np.log(upper))
@@ -118,7 +121,8 @@ def test_log_target_arguments_take_bounds_as_fit_does():
     for lower in ([nan, nan, 1.0, nan], [2.0, nan, 1.0, -1.0]):
         found = log_target_arguments(y, lower, [nan, nan, 5.0, 5.0])
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(expected[0], [2.0, 3.0, 3.0, 2.5])
+    middle = (np.log(1.0) + np.log(5.0)) / 2
+    np.testing.assert_allclose(expected[0], [np.log(2.0), np.log(3.0), middle, np.log(5.0)])
     filled, _, upper = log_target_arguments(y, None, [nan, nan, nan, 5.0])
     assert np.isfinite(filled).all()
     assert upper[3] == np.log(5.0)

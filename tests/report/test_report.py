@@ -356,4 +356,7 @@ def test_intervals_below_zero_are_noted(rng):
     assert note.startswith(f"{below} of 60 intervals begin below 0")
     assert content["predictions"]["row"] == list(range(2, 62))
     assert content["predictions"]["name"][0] == "row 2"
-    assert note in render(content)
+    page = render(content)
+    assert note in page
+    assert content["checks"]["logarithm"]["numbers"]["below_zero"] == pytest.approx(below / 60)
+    assert "intervals of the recommended model below 0</th><td>0 %</td>" in page

@@ -14,12 +14,13 @@ from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import rmse, rmse_ratio
+from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio, summarize_errors
 from twinned.diagnostics.findings import check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.twin_checks import (
@@ -32,15 +33,18 @@ from twinned.diagnostics.twin_checks import (
     uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.blending.members import POWER
 from twinned.estimators.blending.plan import affordable_rows, member_seconds
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
+from twinned.rows.formatting import format_significant
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 
 _NETWORKS = ("neural", "neural_twin")
+_LEAST_GAIN = 0.02  # of the median error by a logarithm that is shown
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
 _FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
 # Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows;
@@ -115,8 +119,8 @@ class DiagnosedRows(TrainingRows):
         """Fit a blend to the transformed target, without calibration."""
         y = transform.apply(np.where(self.censored, np.nan, self.y))
         bounds = self.bounds if self.censored.any() else None
-        if bounds is not None and transform.is_log:
-            bounds = bounds.logarithm()
+        if bounds is not None:
+            bounds = transform.apply_bounds(bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
@@ -127,9 +131,9 @@ class DiagnosedRows(TrainingRows):
 class BlendChecks:
     """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
-    `twin` is the calibrated model. `results` are the results by key, `skipped` the reasons by the
-    name of the check, and `comparisons` are out-of-fold predictions, in units of y, and seconds of
-    models that are not recommended.
+    `twin` is the calibrated model, and `out_of_fold` are its predictions in units of y. `results`
+    are the results by key, `skipped` the reasons by the name of the check, and `comparisons` are
+    such predictions and seconds of models that are not recommended.
     """
 
     blend: AutoTwinRegressor
@@ -145,6 +149,7 @@ class BlendChecks:
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
         self.recommendation, self.twin = choose_model(self.blend, self.transform)
+        self.out_of_fold = _in_units_of_target(self.twin.out_of_fold(), self.transform)
 
     def run(self) -> Self:
         """Run the checks."""
@@ -153,7 +158,7 @@ class BlendChecks:
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
-        if self.transform.is_log:
+        if self.transform.is_log or (self.known.y.min() > 0 and not self.data.censored.any()):
             self._check_logarithm()
         self._compare_catboost()
         weights = dict(zip(self.twin.member_names_, self.twin.member_weights_, strict=True))
@@ -217,19 +222,27 @@ class BlendChecks:
             self._add(check(cv.X, cv.y, cross_validation=cv))
 
     def _check_logarithm(self) -> None:
-        """Fit a quick member to the values themselves, on the same folds."""
-        remaining, seconds = self._remaining, self._seconds
-        names = [n for n in _without_networks(seconds) if 1.5 * seconds[n] + 2.0 <= remaining]
+        """Fit a quick member to the logarithm, or to the target itself, on the same folds."""
+        is_log, other = self.transform.is_log, TargetTransform(not self.transform.is_log)
+        title = f"comparison with the {'target itself' if is_log else 'logarithm'}"
+        left, seconds, y = self._remaining, self._seconds, self.known.y
+        names = [name for name in _without_networks(seconds) if 1.5 * seconds[name] + 2.0 <= left]
+        names = [name for name in names if POWER not in name]  # which need skewed values
         if not names:
-            self.skipped["comparison with the target itself"] = "no time is left"
+            self.skipped[title] = "no time is left"
             return
-        table, y = self.blend.out_of_fold(), self.known.y
+        table = self.blend.out_of_fold()
         predictions = {name: self._in_units(table[name].to_numpy()) for name in names}
         name = min(names, key=lambda name: rmse(predictions[name], y))
-        self.progress(f"{name}, fitted to the target itself")
+        self.progress(f"{title}: {name}")
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
-        of_target, _ = self._fit_alone(entry, self.data, TargetTransform())
-        self._add(logarithm_check(predictions[name], of_target, y, self.known.codes, name))
+        compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
+        pair = (predictions[name], compared) if is_log else (compared, predictions[name])
+        below = float((self.out_of_fold["lower"] < 0).mean())
+        result = logarithm_check(*pair, y, self.known.codes, name, below)
+        of_logarithm, plain = result.numbers["median"].values()
+        if is_log or below or of_logarithm <= (1 - _LEAST_GAIN) * plain:
+            self._add(result)
 
     def _compare_catboost(self) -> None:
         """Cross-validate CatBoost, if installed; a saved model cannot hold it."""
@@ -255,13 +268,39 @@ def _without_networks(names: dict[str, float]) -> list[str]:
     return [name for name in names if name.partition(":")[0] not in _NETWORKS]
 
 
+def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
+    """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
+    y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
+    # a score is the error divided by its expected size
+    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
+    finite = size[np.isfinite(size)]
+    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
+    low, high = np.quantile(score, [0.05, 0.95])
+    parts = {"lower": mean + low * size, "upper": mean + high * size}
+    in_units = {name: transform.invert(part) for name, part in parts.items()}
+    in_units |= {"y": transform.invert_known(y), "prediction": transform.invert_mean(mean, y)}
+    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})
+
+
 def logarithm_check(
-    of_logarithm: Floats, plain: Floats, y: Floats, groups: Indices | None, model: str
+    of_logarithm: Floats, plain: Floats, y: Floats, groups: Indices | None, model: str, below: float
 ) -> CheckResult:
-    """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y."""
+    """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y.
+
+    `below` is the share of prediction intervals that begin below 0.
+    """
     ratio = rmse_ratio(of_logarithm, plain, y, groups)
     effect = ratio.choose("helps", "does harm", "makes no clear difference")
-    summary = f"The logarithm {effect}: the error of {model} is {ratio} times that without it."
-    errors = {"logarithm": rmse(of_logarithm, y), "target itself": rmse(plain, y)}
-    numbers = {"rmse": errors, "ratio": ratio.value, "interval": ratio.interval}
-    return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, errors)
+    parts = {"logarithm": of_logarithm, "target itself": plain}
+    errors = {name: summarize_errors(y, predicted) for name, predicted in parts.items()}
+    rmses, medians = ({name: each[i] for name, each in errors.items()} for i in (0, 4))
+    median, without = map(format_significant, medians.values())
+    summary = (
+        f"The logarithm {effect}: the error of {model} is {ratio} times that without it, and the "
+        f"median error {median} instead of {without}."
+    )
+    if below:
+        summary += f" With it, no interval begins below 0; {format_percent(below)} do now."
+    numbers = {"rmse": rmses, "median": medians, "below_zero": below}
+    numbers |= {"ratio": ratio.value, "interval": ratio.interval}
+    return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, rmses)

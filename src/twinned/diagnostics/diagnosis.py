@@ -20,6 +20,7 @@ from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
+from twinned.estimators.target import LogTargetRegressor
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import aligned, bullets, details, paragraph, preformatted, table, view
 from twinned.rows.schema import Floats, Indices
@@ -203,10 +204,9 @@ def diagnose(
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
-    twin = checks.twin
-    out_of_fold = _in_units_of_target(twin.out_of_fold(), transform)
+    twin, out_of_fold = checks.twin, checks.out_of_fold
     return Diagnosis(
-        model=transform.wrap_fitted(twin, known.X, known.y),
+        model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
         code=python_code(twin, transform, y_lower=y_lower, y_upper=y_upper, groups=groups),
@@ -253,17 +253,3 @@ def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows
         more = "with more time, its errors are lower, and twinned fit uses all rows"
         notes.append(f"The model is fitted to {rows}; {more}.")
     return notes
-
-
-def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
-    """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
-    y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
-    # a score is the error divided by its expected size
-    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
-    finite = size[np.isfinite(size)]
-    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
-    low, high = np.quantile(score, [0.05, 0.95])
-    parts = {"y": y, "lower": mean + low * size, "upper": mean + high * size}
-    in_units = {name: transform.invert(part) for name, part in parts.items()}
-    in_units["prediction"] = transform.invert_mean(mean, y)
-    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})

@@ -69,19 +69,16 @@ def choose_model(
     It is calibrated. Where it is no better than the mean, the recommendation states only that. The
     errors are those of the fitted target, which is transformed.
     """
-    recommendation = recommend(blend)
+    recommendation = recommend(blend, "error of the logarithm" if transform.is_log else "error")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     table = twin.out_of_fold()
     if failure := describe_failure(table["prediction"].to_numpy(), table["y"].to_numpy()):
         return Recommendation(recommendation.members, NO_PREDICTION, failure, ""), twin
-    reason, twins = recommendation.reason, recommendation.twins
-    if transform.is_log:
-        reason, twins = (
-            text.replace("error", "error of the logarithm", 1) for text in (reason, twins)
-        )
     if twin.local_power_:
+        members, conclusion, reason, twins = recommendation
         reason += " Near known cases have more weight, as their errors are alike."
-    return Recommendation(recommendation.members, recommendation.conclusion, reason, twins), twin
+        return Recommendation(members, conclusion, reason, twins), twin
+    return recommendation, twin
 
 
 def describe_failure(predicted: Floats, y: Floats) -> str:
@@ -99,8 +96,8 @@ def describe_failure(predicted: Floats, y: Floats) -> str:
     return f"These features do not {clearly}predict y: {error}."
 
 
-def recommend(blend: AutoTwinRegressor) -> Recommendation:
-    """Return the members of the blend to use, from its out-of-fold errors.
+def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
+    """Return the members of the blend to use, from its out-of-fold errors, of this kind.
 
     Twins are used where the blend with them, or a single one, has the lowest error. Ridge
     regression, which is the simplest, is used where its error is at most 1 % higher than that of
@@ -120,8 +117,9 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     better = [name for name in candidates if ratio[name] < 1 - _LEAST_GAIN]
     members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
-    effect = describe_contribution(contribution, conclusion) + _skipped_twins(blend, conclusion)
-    return Recommendation(members, conclusion, _reason(members, board, error), effect)
+    twinning = describe_contribution(contribution, conclusion, kind)
+    reason, more = _reason(members, board, error, kind), _skipped_twins(blend, conclusion)
+    return Recommendation(members, conclusion, reason, twinning + more)
 
 
 def _is_ridge(label: str) -> bool:
@@ -136,17 +134,17 @@ def _conclude(contribution: Numbers | None, with_twins: bool) -> str:
     return HELPS if with_twins and contribution["upper"] < 1 else UNCLEAR
 
 
-def _reason(members: list[str], board: pd.DataFrame, error: float) -> str:
+def _reason(members: list[str], board: pd.DataFrame, error: float, kind: str) -> str:
     names = [describe_member(name) for name in members]
     if len(board) == 1:
         return f"Use {names[0]}, the only model that was fitted."
     if len(members) == 1:
-        reason = "is the simplest model" if _is_ridge(members[0]) else "has the lowest error"
-        return f"Use {names[0]}: it {reason}, and no blend has an error more than 1 % lower."
+        reason = "is the simplest model" if _is_ridge(members[0]) else f"has the lowest {kind}"
+        return f"Use {names[0]}: it {reason}, and no blend has an {kind} more than 1 % lower."
     gain, best = 1 - error / board["rmse"].iloc[0], board.index[0]
     error_is = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
     blend = f"Use a blend of {', '.join(names[:-1])} and {names[-1]}"
-    return f"{blend}: its error (RMSE) {error_is} that of the best single model, {best}."
+    return f"{blend}: its {kind} (RMSE) {error_is} that of the best single model, {best}."
 
 
 def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
@@ -172,22 +170,21 @@ def describe_efforts(labels: Iterable[str]) -> list[str]:
     return [_SUFFIXES] if any(":" in label for label in labels) else []
 
 
-def describe_contribution(contribution: Numbers | None, conclusion: str) -> str:
+def describe_contribution(parts: Numbers | None, conclusion: str, kind: str = "error") -> str:
     """Return what twins add to a blend.
 
     >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9}, HELPS)
     'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
     """
-    if contribution is None:
+    if parts is None:
         return "Whether twinning helps is unknown: either no twin was fitted, or only twins were."
-    parts = [contribution[name] for name in ("ratio", "lower", "upper")]
-    if not all(part is not None and math.isfinite(part) for part in parts):
+    ratio = Ratio(*(parts[key] for key in ("ratio", "lower", "upper")))
+    if not all(part is not None and math.isfinite(part) for part in ratio):
         return "The blend without twins has no error."
-    if contribution["ratio"] == contribution["lower"] == contribution["upper"] == 1:
+    if ratio == (1, 1, 1):
         return "Twinning does not help: twins have no weight in the blend."
-    ratio = Ratio(*parts)
     effect = f"makes {conclusion}" if conclusion == UNCLEAR else conclusion
-    return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."
+    return f"Twinning {effect}: the {kind} of the blend with twins is {ratio} times that without."
 
 
 def python_code(model: AutoTwinRegressor, transform: TargetTransform, **arguments: object) -> str:

@@ -89,6 +89,8 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         sample_weight : array of shape (n,), default=None
             Weights of the rows; the transformations do not depend on them.
         """
+        if len(y) < 2:
+            raise ValueError(f"PowerRegressor needs at least 2 rows, not {len(y)}.")
         fold_of_row = draw_folds(len(y), min(_FOLDS, len(y)), 0, None)
         return self.fit_with_folds(X, y, sample_weight, fold_of_row)
 

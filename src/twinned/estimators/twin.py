@@ -343,7 +343,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _fit_folds(self, data: TrainingRows) -> None:
         """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
         rows = data.take(data.known)
-        fold = self._draw_folds(rows) if rows.fold is None else rows.fold
+        fold = self._draw_folds(rows)
         if fold is None:
             return
         predicted = np.empty((len(rows), self.anchors_y_.size // len(rows)))
@@ -366,6 +366,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return None
         if not has_defaults:
             raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
+        if rows.fold is not None:  # those of a splitter
+            return rows.fold
         n_folds = min(check_integer("cv", n_folds, 2), len(rows))
         if rows.groups is None:
             codes = equal_features(rows.matrix, n_folds)

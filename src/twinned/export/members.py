@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.blending.members import POWER, FittedMember
 from twinned.export.model_parts import read_schema
 from twinned.rows.schema import ORDINAL
 
@@ -83,7 +83,8 @@ def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str
     if ORDINAL in read_schema(blend).kinds:
         return "its ordered categories are encoded by the blend"
     if preparation.kind == "dense":
-        return "its features are standardized by the blend"
+        change = "power-transformed" if POWER in member.label else "standardized by the blend"
+        return f"its features are {change}"
     if preparation.categorical:
         return "its categories are encoded by the blend"
     if preparation.empty or (preparation.marked and preparation.kind == "complete"):

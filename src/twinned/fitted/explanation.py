@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 
 from twinned.fitted.adjustments import attribute
-from twinned.fitted.target import IDENTITY, TargetTransform, split_target
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
@@ -43,7 +42,7 @@ def tabulate_comparables(
     in units of y.
     """
     anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
-    known_y = target.invert(anchors.targets)
+    known_y = target.invert_known(anchors.targets)
     copies = distinct_rows(np.column_stack([anchors.X, anchors.targets]))
     if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
         copies = (np.arange(len(anchors)),) * 2
@@ -243,13 +242,12 @@ class ComparableCases:
 
 
 def find_comparables(
-    model: BaseEstimator, X: Any, n: int, *, adjustments: bool = True
+    twin: Any, target: TargetTransform, X: Any, n: int, *, adjustments: bool = True
 ) -> list[ComparableCases]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
-    Of a model with a transformed target, all values are in units of y.
+    Of a transformed target, all values are in units of y.
     """
-    twin, target = split_target(model)
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
     features = names if adjustments else None
     table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)

@@ -143,6 +143,12 @@ class PowerScaling(NamedTuple):
         sizes = np.expm1(np.minimum(np.log1p(power * np.abs(values)) / power, MAX_EXPONENT))
         return np.sign(values) * sizes * self.unit
 
+    def slope(self, values: Floats) -> Floats:
+        """The derivatives of values by scaled ones."""
+        power = np.where(values >= 0, self.power, 2.0 - self.power)
+        sizes = np.log1p(np.abs(values) / self.unit)
+        return np.exp((1.0 - power) * sizes) * self.unit * self.scale
+
 
 def skewed_columns(values: Floats) -> NDArray[np.bool_]:
     """(column,): whether the skewness of a column of more than two values exceeds 0.5.

@@ -13,6 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
 from twinned import LogTargetRegressor, TwinRegressor
+from twinned.estimators.target import split_target
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
 from twinned.fitted.explanation import find_comparables
@@ -122,7 +123,7 @@ def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     found = predict_onnx(tmp_path / "model.onnx", new)
     np.testing.assert_allclose(found["mean"], mean)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
-    (cases,) = find_comparables(model, X[:1], 3)
+    (cases,) = find_comparables(*split_target(model), X[:1], 3)
     total = sum(case.weight * case.estimate for case in cases.with_others)
     assert total == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
 
@@ -131,8 +132,27 @@ def test_other_transformations_of_the_target_are_refused(tmp_path, rows):
     X, y, _ = rows
     twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
     model = TransformedTargetRegressor(twin, func=np.sqrt, inverse_func=np.square).fit(X, y)
-    with pytest.raises(TypeError, match=r"not by the logarithm; use func=np\.log"):
+    with pytest.raises(TypeError, match=r"TransformedTargetRegressor is not .*; use .* Log"):
         to_onnx(model, tmp_path / "model.onnx")
+
+
+def test_a_power_of_the_target_is_refused(tmp_path, rows):
+    X, y, _ = rows
+    model = twinned.TransformedTargetTwin(TwinRegressor(Ridge()), "power").fit(X, y)
+    with pytest.raises(TypeError, match=r"a power of its target is fitted; use .*'log'"):
+        to_onnx(model, tmp_path / "model.onnx")
+
+
+def test_rows_that_differ_in_a_constant_feature_only_are_not_equal(tmp_path, rows):
+    X, y, _ = rows
+    X = np.column_stack([X, np.ones(len(X))])
+    model = TwinRegressor(BOOSTING, pairs=10, cv=3, random_state=0).fit(X, y)
+    model.local_power_ = 4.0
+    new = np.concatenate([X[:5], X[:5]])
+    new[:5, -1] = 2.0
+    to_onnx(model, tmp_path / "model.onnx", outputs=["mean"], dtype="float64")
+    found = predict_onnx(tmp_path / "model.onnx", new)["mean"]
+    np.testing.assert_allclose(found, model.predict(new), rtol=1e-9)
 
 
 def test_the_same_model_gives_the_same_file(tmp_path, rows):

@@ -151,7 +151,7 @@ def _find_cases(
         for start in starts:
             begin_step(f"row {start + 1} of {len(X)}")
             rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
-            found += find_comparables(loaded.model, rows, k)
+            found += find_comparables(loaded.twin, loaded.transform, rows, k)
     return found
 
 

@@ -25,8 +25,9 @@ from twinned.app.cli.options import MODELS, FitOptions, check_output_path, read_
 from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
+from twinned.estimators.target import LogTargetRegressor, split_target
 from twinned.exceptions import UnknownCategoryWarning
-from twinned.fitted.target import TargetTransform, split_target
+from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.formatting import aligned, format_number
 
@@ -115,8 +116,7 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
         rows = DiagnosedRows.validate(blend, transform, data.X, *arguments)
         rows.fit(blend, transform, options.seconds)
         recommendation, twin = choose_model(blend, transform)
-    known = rows.take(rows.known)
-    return transform.wrap_fitted(twin, known.X, known.y), {
+    return LogTargetRegressor.around(twin) if options.log_target else twin, {
         "check": None,
         "seconds": round(time.perf_counter() - start, 3),
         "effort": options.effort,
@@ -149,7 +149,7 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
     twin.set_params(
         pairs=pairs, anchors=anchors, n_jobs=options.jobs or 1, random_state=options.seed
     )
-    return TargetTransform(options.log_target).wrap(twin)
+    return LogTargetRegressor(twin) if options.log_target else twin
 
 
 def _base_estimator(model: str) -> BaseEstimator | None:

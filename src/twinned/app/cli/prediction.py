@@ -24,8 +24,9 @@ from twinned.app.tables import frames
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names, to_csv
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.target import split_target
 from twinned.exceptions import ShiftWarning, require_extra
-from twinned.fitted.target import TargetTransform, predict_target, split_target
+from twinned.fitted.target import TargetTransform
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
 
@@ -47,15 +48,12 @@ class LoadedTwin:
     @cached_property
     def twin(self) -> BaseEstimator:
         """The twin inside a regressor with a transformed target, else the model itself."""
-        return vars(self.model).get("regressor_", self.model)
+        return split_target(self.model)[0]
 
     @cached_property
     def transform(self) -> TargetTransform:
-        """The transformation of the target; a ValueError if it is not the logarithm."""
-        try:
-            return split_target(self.model)[1]
-        except ValueError as error:
-            raise ValueError(f"{self.path}: {error}") from None
+        """The transformation of the target."""
+        return split_target(self.model)[1]
 
     @property
     def target(self) -> str:
@@ -112,10 +110,10 @@ class LoadedTwin:
         A model of several outputs has one for each output.
         """
         if wanted.std:
-            mean, std = predict_target(self.model, X, return_std=True)
+            mean, std = self.model.predict(X, return_std=True)
             columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
         else:
-            columns = _name_outputs("prediction", predict_target(self.model, X))
+            columns = _name_outputs("prediction", self.model.predict(X))
         if wanted.interval is not None:
             self._require_calibration("--interval")
             with warnings.catch_warnings():

@@ -17,6 +17,7 @@ from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
 from twinned.estimators.blending.weights import rmse_and_error
+from twinned.estimators.target import split_target
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS
 from twinned.fitted.explanation import (
@@ -27,7 +28,7 @@ from twinned.fitted.explanation import (
 )
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import tails
-from twinned.fitted.target import TargetTransform, split_target
+from twinned.fitted.target import TargetTransform
 from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
 from twinned.models.resources import row_blocks
 from twinned.rows.folds import distinct_rows
@@ -263,7 +264,7 @@ def _tabulate_out_of_fold(
         estimates = target.invert(means + errors[known])
         block = AnchorEstimates(indices, estimates, weights, distances[pairs])
         copies = distinct_rows(content[known])
-        span, targets = slice(0, len(own)), target.invert(anchors.targets[known])
+        span, targets = slice(0, len(own)), target.invert_known(anchors.targets[known])
         table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)
         is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
         tables.append(table.assign(query=own[table["query"]], anchor=np.where(is_case, anchor, -1)))

@@ -23,12 +23,14 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
+from twinned.estimators.base import TwinMethods
+from twinned.estimators.target import split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
-from twinned.fitted.target import split_target
+from twinned.fitted.target import IDENTITY
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
@@ -46,6 +48,8 @@ class PredictionService:
     def __init__(self, model: BaseEstimator, name: str) -> None:
         self.name, self._model = name, model
         twin, self._target = split_target(model)
+        if not isinstance(twin, TwinMethods):
+            raise ValueError(f"{name} holds a {type(twin).__name__}, which is no twin.")
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema(twin)
@@ -68,7 +72,7 @@ class PredictionService:
         `allow_missing` is whether values may be missing.
         """
         calibration = self._calibration
-        possible = TargetRange.of(self.target, self._target.invert(self._twin.anchors_y_))
+        possible = TargetRange.of(self.target, self._target.invert_known(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         describe = partial(_describe_input, anchors, self.schema.allow_missing)
@@ -105,14 +109,14 @@ class PredictionService:
         with refuse_value_errors():
             raw = partial(twin.predict, return_std=True)
             parts = (twin.predict_error_scale if intervals else raw)(X)
-            if not self._target.is_log:
+            if self._target == IDENTITY:
                 return np.column_stack([parts[0], *parts])
             return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
         target, (value, mean, std) = self._target, predictions.T[:3]
-        columns = {"prediction": value, "std": target.invert_std(value, std)}
+        columns = {"prediction": value, "std": target.slope(value) * std}
         if confidence is not None:
             ends = self.calibration(confidence).interval(mean, predictions[:, 3], confidence)
             columns["low"], columns["high"] = target.invert(ends).T
@@ -127,7 +131,7 @@ class PredictionService:
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
             few = len(rows) <= MAX_ADJUSTED_ROWS
-            found = find_comparables(self._model, X, N_COMPARABLES, adjustments=few)
+            found = find_comparables(*split_target(self._model), X, N_COMPARABLES, adjustments=few)
         values = [[(case.known, case.estimate) for case in each.with_others] for each in found]
         _check_finite(np.array(values).reshape(len(rows), -1))
         return [each.as_dict() for each in found]
@@ -135,11 +139,11 @@ class PredictionService:
     def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
-        After a log-transformed target there is no error, as it would be that of the logarithm.
+        With a transformed target there is no error, as it would be that of the transformed one.
         """
         with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
-        if self._target.is_log:
+        if self._target != IDENTITY:
             table = table.drop(columns="error", errors="ignore")
         rows_of_table = table.to_dict("records")
         return [{name: x for name, x in row.items() if x == x} for row in rows_of_table]  # no NaN

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
 from sklearn.base import BaseEstimator
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +14,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.estimators.target import TransformedTargetTwin, split_target
 from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
@@ -27,7 +27,7 @@ from twinned.export.onnx.twins import (
     weighted_moments,
 )
 from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
-from twinned.fitted.target import TargetTransform, split_target
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
@@ -39,21 +39,20 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
     """Return the steps of pipelines before a model of twinned, the model, and its target."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
-    target = TargetTransform()
+    target = IDENTITY
     while not isinstance(model, Model):
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
-        elif isinstance(model, TransformedTargetRegressor):
-            try:
-                model, target = split_target(model)
-            except ValueError as error:
-                refuse(str(error).rstrip("."), "use func=np.log and inverse_func=np.exp")
+        elif isinstance(model, TransformedTargetTwin):
+            model, target = split_target(model)
+            if target.scaling is not None:
+                refuse("a power of its target is fitted", "use target_transform='log', or None")
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
             name = type(model).__name__
-            refuse(f"{name} is not a model of twinned", "use skl2onnx for a model of scikit-learn")
+            refuse(f"{name} is not a model of twinned", "use skl2onnx, or a LogTargetRegressor")
     return scalers, model, target
 
 
@@ -115,10 +114,10 @@ def _add_outputs(
             ends = {"lower": mean + scale * low, "upper": mean + scale * high}
     if not target.is_log:
         return {"mean": mean, "std": std, **ends}
-    # the standard deviation by the delta method; networks without anchors have one estimate
-    value = mean.apply("Exp") if exponential is None else exponential
+    assert exponential is not None, "a twin has anchors"
     ends = {name: end.apply("Exp") for name, end in ends.items()}
-    return {"mean": value, "std": value * std, **ends}
+    # the standard deviation by the delta method
+    return {"mean": exponential, "std": exponential * std, **ends}
 
 
 def _add_prediction(

@@ -15,7 +15,6 @@ from twinned.exceptions import ignore_table_warnings, require_extra
 from twinned.export.model_parts import read_feature_names, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap_model
-from twinned.fitted.target import predict_target
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
 
 # The largest rounding of a feature that float32 inputs may have, in standard deviations. Where one
@@ -96,7 +95,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
 def _predict_table(model: BaseEstimator, table: Any) -> Floats:
     """Predictions of a model for a table of its anchors."""
     with ignore_table_warnings():
-        return np.asarray(predict_target(model, table))
+        return np.asarray(model.predict(table))
 
 
 def _target_spread(model: BaseEstimator) -> float:

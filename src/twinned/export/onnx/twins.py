@@ -107,7 +107,9 @@ class _TwinGraph:
         if (given := self._state.anchors.weights) is not None:
             weights = weights * self._graph.constant(given)
         shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
-        is_equal = distances.add_axis(1).apply("Equal", 0.0)
+        both_missing = self._rows.is_nan().apply("And", query.is_nan())
+        equal = self._rows.apply("Equal", query).apply("Or", both_missing).cast(DOUBLE)
+        is_equal = equal.reduce("ReduceMin", 1, keepdims=True).apply("Greater", 0.0)
         estimates = mean + self._graph.constant(self._state.errors)
         estimates = is_equal.apply("Where", self._known_y, estimates)
         wanted = [estimates, estimates.apply("Exp")] if self._is_log else [estimates]
