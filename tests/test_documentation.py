@@ -325,6 +325,13 @@ def test_figures_of_published_training_match_the_results():
         assert shown[line] == ratios
 
 
+def test_page_of_benchmarks_matches_the_results():
+    """Run `python -m benchmarks.page` where this fails."""
+    from benchmarks.page import page_text
+
+    assert (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8") == page_text()
+
+
 def test_citation_has_the_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {twinned.__version__}\n" in citation
