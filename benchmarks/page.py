@@ -125,10 +125,10 @@ def standard_conclusion(runs):
     return f"{text} With the models that were run here, too, its RMSE is the lowest on {count}."
 
 
-def standard_losses(runs):
+def standard_losses(runs, measures=tuple(MEASURES)):
     """Return a line for each set and measure in which another figure is lower."""
     lines = []
-    for measure in MEASURES:
+    for measure in measures:
         for key, own, best, name, _ in compare_standard(runs, measure):
             if own > best:
                 lines.append(

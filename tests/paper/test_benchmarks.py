@@ -1,0 +1,89 @@
+"""Benchmarks that other results depend on: stored members, and normal predictive distributions."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from benchmarks import member_predictions, page, standard_splits
+from benchmarks.tables import STANDARD_TABLES, split_table
+from twinned import AutoTwinRegressor
+from twinned.metrics import crps, log_likelihood
+
+MEMBERS = ["ridge", "ridge_power", "gp_matern", "gp_matern_power"]
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_blend_of_stored_predictions_is_that_of_a_fit(skewed, tmp_path, monkeypatch):
+    def split(name, seed):
+        rng = np.random.RandomState(0)
+        X = rng.normal(size=(60, 2))
+        y = X[:, 0] + 0.1 * rng.normal(size=60)
+        y = np.exp(3 * y) if skewed else y
+        return (X[:50], y[:50]), (X[50:], y[50:])
+
+    monkeypatch.setattr(member_predictions, "split_table", split)
+    monkeypatch.setattr(member_predictions, "AUTO", tuple(MEMBERS))
+    arguments = SimpleNamespace(efforts=["fast"], datasets=["a table"], jobs=1, output=tmp_path)
+    member_predictions.run_others([("a table", 0)], arguments)
+    stored = {path.name for path in tmp_path.iterdir()}
+    assert "a_table.0.fast.ridge.npz" in stored
+    assert len(stored) == (4 if skewed else 2)  # without skewed columns, no power members
+    parameters = {"effort": "fast", "members": MEMBERS, "random_state": 0}
+    (X, y), (X_test, _) = split("a table", 0)
+    blend = member_predictions.StoredBlend(**parameters, folder=tmp_path, dataset="a table")
+    blend.fit(X, y)
+    direct = AutoTwinRegressor(**parameters).fit(X, y)
+    assert blend.member_names_ == direct.member_names_
+    np.testing.assert_array_equal(blend.predict(X_test), direct.predict(X_test))
+    np.testing.assert_array_equal(blend.predict_interval(X_test), direct.predict_interval(X_test))
+
+
+def test_normal_predictive_distribution():
+    X, y = np.zeros((3, 1)), np.array([-1.0, 0.5, 2.0])
+    constant = standard_splits.NormalErrors(
+        SimpleNamespace(predict=lambda X: np.ones(len(X))), std=2.0
+    )
+    own = standard_splits.NormalErrors(
+        SimpleNamespace(predict=lambda X, return_std: (np.ones(len(X)), np.full(len(X), 2.0)))
+    )
+    z = (y - 1) / 2
+    slow = 2 * np.mean(z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+    for model in (constant, own):
+        assert log_likelihood(model, X, y) == pytest.approx(norm(1, 2).logpdf(y).mean())
+        assert crps(model, X, y) == pytest.approx(slow, rel=0.01)
+        np.testing.assert_allclose(model.predict_cdf(X, y), norm(1, 2).cdf(y))
+    found = standard_splits.figures(constant, X, y)
+    assert found["coverage_80"] == 1.0
+    assert found["pit"] == "159 401 691"
+
+
+def test_distance_from_the_uniform_distribution():
+    runs = pd.DataFrame({"pit": ["100 300 500", "700 900"]})
+    assert standard_splits.largest_difference(runs) == pytest.approx(0.1)
+
+
+def test_names_of_the_repository_are_accepted():
+    assert STANDARD_TABLES["uci bostonHousing"] == STANDARD_TABLES["uci boston"] == "boston"
+
+
+def test_standard_splits_are_tables(data_folder):
+    (X, y), (X_test, y_test) = split_table("uci yacht", 0)
+    assert (X.shape, y.shape, X_test.shape, y_test.shape) == ((277, 6), (277,), (31, 6), (31,))
+
+
+def test_losses_are_where_another_figure_is_lower(monkeypatch):
+    figures = pd.DataFrame(
+        {"method": ["A", "B"], "dataset": "yacht", "rmse": [0.5, 0.4], "nll": [0.1, np.nan]}
+    )
+    monkeypatch.setattr(standard_splits, "published", lambda: figures)
+    runs = pd.DataFrame(
+        {"model": ["twinned", "catboost"], "dataset": "yacht", "rmse": [0.3, 0.2], "nll": [0.2, 1]}
+    )
+    assert page.compare_standard(runs, "rmse") == [("yacht", 0.3, 0.2, "CatBoost", 0.4)]
+    assert page.standard_losses(runs.assign(crps=np.nan), ("rmse", "nll")) == [
+        "Standard splits, yacht: RMSE 0.3, CatBoost 0.2.",
+        "Standard splits, yacht: negative log-likelihood 0.2, A 0.1.",
+    ]
