@@ -11,6 +11,8 @@ beside the plain ones; one of each two is chosen when the blend is made, as in `
     python -m benchmarks.member_predictions --kind networks --jobs 16 --output FOLDER
     python -m benchmarks.member_predictions --kind others --jobs 16 --output FOLDER \\
         --efforts balanced --datasets "uci energy" "uci yacht" --seeds 0 1 2
+
+`--members` restricts the members, and with `--n-jobs` the folds of a member are fitted in threads.
 """
 
 import io
@@ -68,14 +70,14 @@ class MemberPredictions(NamedTuple):
     seconds: float
 
 
-def prepare(effort, X, y):
+def prepare(effort, X, y, n_jobs=1):
     """Return the blend of one split before its members are fitted: the first steps of `fit`."""
     model = AutoTwinRegressor(effort=effort, random_state=0)
     specs, seed = model.check_parameters(), draw_seed(model.random_state)
     dtype = np.dtype(np.float64)
     data = validate_training_rows(model, X, y, pair_dtype=dtype, multi_output=False)
     rows = blend_rows(data, model.cv, effort, seed).rows
-    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, 1))
+    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs))
 
 
 def needed_members(blend):
@@ -85,10 +87,10 @@ def needed_members(blend):
     )
 
 
-def predict_other(dataset, seed, effort, name):
+def predict_other(dataset, seed, effort, name, n_jobs=1):
     """Fit a member that is not a network; return its predictions, or None if it is not needed."""
     (X, y), (X_test, _) = split_table(dataset, seed)
-    blend = prepare(effort, X, y)
+    blend = prepare(effort, X, y, n_jobs)
     specs = [spec for spec in needed_members(blend) if spec.name == name]
     fits = MemberFits(blend.rows, blend.context, report=lambda result: None)
     for result in fits.run(specs):
@@ -248,14 +250,14 @@ def run_others(trials, arguments):
         is_same = both and effort == "balanced" and name in _SAME and has_same_folds(dataset, seed)
         path = prediction_file(arguments.output, dataset, seed, effort, name)
         if not is_same and not path.exists():
-            predictions = predict_other(dataset, seed, effort, name)
+            predictions = predict_other(dataset, seed, effort, name, arguments.n_jobs)
             if predictions is not None:
                 write_predictions(arguments.output, dataset, seed, effort, name, predictions)
         return dataset, seed, effort, name
 
     n_rows = {dataset: len(split_table(dataset, 0)[0][1]) for dataset in arguments.datasets}
     trials = sorted(trials, key=lambda trial: -n_rows[trial[0]])  # those that take longest first
-    names = [name for name in reversed(AUTO) if name not in NETWORKS]
+    names = [name for name in arguments.members or reversed(AUTO) if name not in NETWORKS]
     tasks = [
         delayed(run)(*trial, effort, name)
         for effort in efforts
@@ -274,7 +276,7 @@ def run_networks(trials, arguments):
         tasks = [delayed(build_networks)(*trial, effort) for trial in trials]
         built = Parallel(n_jobs=arguments.jobs)(tasks)
         print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
-        for name in NETWORKS:
+        for name in arguments.members or NETWORKS:
             own = [
                 (trial, problems[name])
                 for trial, problems in zip(trials, built, strict=True)
@@ -294,7 +296,9 @@ def main():
         efforts=["thorough", "balanced"],
         datasets=list(KEYS),
         seeds=list(PAPER_SEEDS),
+        members=str,
         jobs=1,
+        n_jobs=1,
         output=harness.ROOT / "out" / "member_predictions",
     )
     arguments.output.mkdir(parents=True, exist_ok=True)

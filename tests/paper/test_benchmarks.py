@@ -26,7 +26,8 @@ def test_blend_of_stored_predictions_is_that_of_a_fit(skewed, tmp_path, monkeypa
 
     monkeypatch.setattr(member_predictions, "split_table", split)
     monkeypatch.setattr(member_predictions, "AUTO", tuple(MEMBERS))
-    arguments = SimpleNamespace(efforts=["fast"], datasets=["a table"], jobs=1, output=tmp_path)
+    options = {"efforts": ["fast"], "datasets": ["a table"], "members": [], "jobs": 1, "n_jobs": 2}
+    arguments = SimpleNamespace(**options, output=tmp_path)
     member_predictions.run_others([("a table", 0)], arguments)
     stored = {path.name for path in tmp_path.iterdir()}
     assert "a_table.0.fast.ridge.npz" in stored
