@@ -682,9 +682,9 @@ def test_category_named_none_and_booleans():
 
 def test_models_that_cannot_be_served():
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
-    squared = TransformedTargetRegressor(twin, func=np.sqrt, inverse_func=np.square).fit(X, y**2)
+    geometric = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp).fit(X, np.exp(y))
     with pytest.raises(ValueError, match="a TransformedTargetRegressor, which is no twin"):
-        PredictionService(squared, "m")
+        PredictionService(geometric, "m")
     with pytest.raises(ValueError, match="several outputs"):
         PredictionService(twin.fit(X, np.column_stack([y, y])), "m")
 

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio, summarize_errors
+from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.twin_checks import (
@@ -231,13 +231,12 @@ class BlendChecks:
         if not names:
             self.skipped[title] = "no time is left"
             return
-        table = self.blend.out_of_fold()
-        predictions = {name: self._in_units(table[name].to_numpy()) for name in names}
-        name = min(names, key=lambda name: rmse(predictions[name], y))
+        name = names[0]  # of the lowest error
         self.progress(f"{title}: {name}")
+        own = self._in_units(self.blend.out_of_fold()[name].to_numpy())
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
         compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
-        pair = (predictions[name], compared) if is_log else (compared, predictions[name])
+        pair = (own, compared) if is_log else (compared, own)
         below = float((self.out_of_fold["lower"] < 0).mean())
         result = logarithm_check(*pair, y, self.known.codes, name, below)
         of_logarithm, plain = result.numbers["median"].values()
@@ -292,13 +291,11 @@ def logarithm_check(
     ratio = rmse_ratio(of_logarithm, plain, y, groups)
     effect = ratio.choose("helps", "does harm", "makes no clear difference")
     parts = {"logarithm": of_logarithm, "target itself": plain}
-    errors = {name: summarize_errors(y, predicted) for name, predicted in parts.items()}
-    rmses, medians = ({name: each[i] for name, each in errors.items()} for i in (0, 4))
+    rmses = {name: rmse(predicted, y) for name, predicted in parts.items()}
+    medians = {name: float(np.median(np.abs(each - y))) for name, each in parts.items()}
     median, without = map(format_significant, medians.values())
-    summary = (
-        f"The logarithm {effect}: the error of {model} is {ratio} times that without it, and the "
-        f"median error {median} instead of {without}."
-    )
+    summary = f"The logarithm {effect}: the error of {model} is {ratio} times that without it, "
+    summary += f"and the median error {median} instead of {without}."
     if below:
         summary += f" With it, no interval begins below 0; {format_percent(below)} do now."
     numbers = {"rmse": rmses, "median": medians, "below_zero": below}

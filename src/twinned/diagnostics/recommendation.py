@@ -69,16 +69,15 @@ def choose_model(
     It is calibrated. Where it is no better than the mean, the recommendation states only that. The
     errors are those of the fitted target, which is transformed.
     """
-    recommendation = recommend(blend, "error of the logarithm" if transform.is_log else "error")
-    twin = blend.select_members(recommendation.members).set_params(verbose=0)
+    kind = "error of the logarithm" if transform.is_log else "error"
+    members, conclusion, reason, twins = recommend(blend, kind)
+    twin = blend.select_members(members).set_params(verbose=0)
     table = twin.out_of_fold()
     if failure := describe_failure(table["prediction"].to_numpy(), table["y"].to_numpy()):
-        return Recommendation(recommendation.members, NO_PREDICTION, failure, ""), twin
+        return Recommendation(members, NO_PREDICTION, failure, ""), twin
     if twin.local_power_:
-        members, conclusion, reason, twins = recommendation
         reason += " Near known cases have more weight, as their errors are alike."
-        return Recommendation(members, conclusion, reason, twins), twin
-    return recommendation, twin
+    return Recommendation(members, conclusion, reason, twins), twin
 
 
 def describe_failure(predicted: Floats, y: Floats) -> str:

@@ -44,16 +44,8 @@ class LoadedTwin:
 
     model: BaseEstimator
     path: Path
-
-    @cached_property
-    def twin(self) -> BaseEstimator:
-        """The twin inside a regressor with a transformed target, else the model itself."""
-        return split_target(self.model)[0]
-
-    @cached_property
-    def transform(self) -> TargetTransform:
-        """The transformation of the target."""
-        return split_target(self.model)[1]
+    twin: BaseEstimator  # in a regressor with a transformed target, else the model itself
+    transform: TargetTransform
 
     @property
     def target(self) -> str:
@@ -157,12 +149,12 @@ def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
-    loaded = LoadedTwin(load(path, key=read_key(key_file)), path)
-
-    if not isinstance(loaded.twin, BaseTwin):
-        kind = type(loaded.model).__name__
+    model = load(path, key=read_key(key_file))
+    twin, transform = split_target(model)
+    if not isinstance(twin, BaseTwin):
+        kind = type(model).__name__
         raise ValueError(f"{path} holds a {kind}, not a twin; use twinned.load in Python.")
-    return loaded
+    return LoadedTwin(model, path, twin, transform)
 
 
 def load_with_table(options: SavedModelOptions, command: str) -> tuple[LoadedTwin, Table]:
