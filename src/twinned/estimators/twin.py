@@ -22,7 +22,7 @@ from twinned.exceptions import (
     UnusedFeatureWarning,
     ignore_table_warnings,
 )
-from twinned.fitted.twin import Anchors
+from twinned.fitted.twin import LocalErrors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -48,7 +48,7 @@ from twinned.models.sklearn import (
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import (
-    AllAnchors,
+    N_NEAREST,
     as_anchor_strategy,
     as_weight_strategy,
     store_rows,
@@ -332,12 +332,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        parts = data.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
-        censored = None if data.bounds is None else data.matrix[data.censored]
-        stored_anchors = Anchors(*parts, None, censored, learned, self.n_jobs)
-        self._store_anchors(stored_anchors, anchors.table_rows)
-        if not isinstance(strategy, AllAnchors):
-            self.restore_anchors()
+        self._store_rows(data, replace(anchors, groups=None), learned)
+        self.restore_anchors()
         return training
 
     def _fit_folds(self, data: TrainingRows) -> None:
@@ -346,26 +342,33 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fold = self._draw_folds(rows)
         if fold is None:
             return
-        predicted = np.empty((len(rows), self.anchors_y_.size // len(rows)))
+        counts = N_NEAREST if self.anchors == "auto" else ()
+        predicted = np.empty((1 + len(counts), *self.anchors_y_.shape))
         for number in np.unique(fold):
             twin, held_out = copy.copy(self), fold == number
             training = np.delete(np.arange(len(data)), data.known[held_out])
             with ignore_table_warnings():
                 twin._fit_rows(data.take(training), pair_share=_FOLD_PAIR_SHARE)
                 fitted = twin.fitted_
-                predicted[held_out], _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
-        self.set_out_of_fold(predicted.reshape(self.anchors_y_.shape), fold)
+                queries = fitted.queries(rows.matrix[held_out])
+                near = [as_anchor_strategy("auto", min(n, len(fitted.anchors))) for n in counts]
+                each = [fitted, *(replace(fitted, anchor_strategy=own) for own in near)]
+                predicted[:, held_out] = [fitted.squeeze(own.predict(queries)[0]) for own in each]
+        self.set_out_of_fold(predicted[0], fold)
+        if counts:
+            local = LocalErrors(self._anchors, self.anchor_errors_, fold)
+            self.n_nearest_anchors_ = local.best_nearest(self.local_power_, predicted[1:])
 
     def _draw_folds(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows, or None."""
-        has_defaults = self.anchors == "all" and self.weights == "uniform"
+        has_defaults = self.anchors in ("all", "auto") and self.weights == "uniform"
         n_folds = self.cv
         if n_folds is None:
             n_folds = _N_FOLDS if has_defaults and len(rows) >= 20 else 0
         if not n_folds:
             return None
         if not has_defaults:
-            raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
+            raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
         if rows.fold is not None:  # those of a splitter
             return rows.fold
         n_folds = min(check_integer("cv", n_folds, 2), len(rows))
@@ -376,8 +379,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         return draw_folds(len(rows), n_folds, self.random_state or 0, codes)
 
     def clone_for_folds(self) -> TwinRegressor:
-        """An unfitted clone without folds of its own, for the folds of another method."""
-        return clone(self).set_params(cv=0)
+        """An unfitted clone for the folds of another method, with those of its own for "auto"."""
+        return clone(self) if self.anchors == "auto" else clone(self).set_params(cv=0)
 
     def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]

@@ -112,6 +112,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         strategy, rng = as_anchor_strategy(self.anchors), np.random.RandomState(problem.seed)
         rows = store_rows(strategy, table.known, rng)
         self._store_rows(table, table.take(rows), problem.learned_metric)
+        self.n_nearest_anchors_ = ensemble.n_nearest
         predicted = self.out_of_fold_prediction_
         if predicted is not None and self.fitted_.uses_all_anchors_equally:
             predicted = predicted[table.table_rows[rows]]
