@@ -121,9 +121,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         indicators, and its difference is 1 where two categories differ. Of more than 80 features,
         the default estimator is fitted to a − b alone where that predicts held-out rows better:
         a and b are then 0 in its training pairs.
-    anchors : {"all"} or strategy, default="all"
+    anchors : {"all", "auto"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
-        `RandomAnchors(n)`.
+        `RandomAnchors(n)`. `"auto"` is the 4, 8, 16 or 32 nearest ones by the learned metric where
+        models of the folds of `cv` predict held-out rows from them clearly better than from all,
+        and else all anchors (see the user guide).
     weights : {"uniform", "distance"}, strategy or callable, default="uniform"
         Anchor weights, such as `GPWeights()`. A callable gets `(distances, estimates,
         anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
@@ -135,7 +137,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         prediction of b, so that estimates differ as much as the model errs, and near anchors have
         more weight where that predicts the errors of other folds better. 0 is none: then the
         differences are those of a model that was fitted to the anchors. None is 5 with the default
-        estimator and at least 20 rows, if `anchors` and `weights` have their defaults, and else 0.
+        estimator and at least 20 rows, if `anchors` is "all" or "auto" and `weights` is "uniform",
+        and else 0.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
@@ -174,6 +177,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     local_power_ : float
         Power of `GPWeights` that weights the estimates where there are out-of-fold errors; 0 where
         equal weights predict the errors of other folds as well.
+    n_nearest_anchors_ : int or None
+        Number of nearest anchors that `anchors="auto"` chose; None for all anchors.
     selected_features_ : ndarray
         Indices of the features that pairs are made of: all, or those that the default estimator
         uses of a wide table. Features that are known in less than about 1 % of the training rows
@@ -355,9 +360,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 each = [fitted, *(replace(fitted, anchor_strategy=own) for own in near)]
                 predicted[:, held_out] = [fitted.squeeze(own.predict(queries)[0]) for own in each]
         self.set_out_of_fold(predicted[0], fold)
-        if counts:
-            local = LocalErrors(self._anchors, self.anchor_errors_, fold)
-            self.n_nearest_anchors_ = local.best_nearest(self.local_power_, predicted[1:])
+        local = LocalErrors(self._anchors, self.anchors_y_ - predicted[0], fold)
+        if counts and (best := local.best_nearest(self.local_power_, predicted[1:])):
+            self.n_nearest_anchors_, self.local_power_ = best, 0.0
 
     def _draw_folds(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows, or None."""

@@ -11,7 +11,7 @@ the model errs, and where errors of neighbors are alike, near anchors have more 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -205,10 +205,11 @@ class LocalErrors:
         weight = None if weight is None else weight[rows]
         return _POWERS[clearly_lowest(remaining, self.scaled[rows], weight)]
 
-    def best_nearest(self, power: float, nearest: Sequence[Floats]) -> int | None:
+    def best_nearest(self, power: float, nearest: Floats) -> int | None:
         """The number of nearest anchors whose out-of-fold predictions are clearly the best.
 
-        `nearest` are those of each of `N_NEAREST`. None is all anchors, with weights of a power.
+        `nearest` (number, anchor, …) are those of `N_NEAREST`. None is all anchors, with weights of
+        a power.
         """
         errors = [self.errors - self.predict(power), *(self.anchors.y - each for each in nearest)]
         best = clearly_lowest(errors, self.anchors.X, self.anchors.weights)

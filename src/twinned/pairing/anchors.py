@@ -104,13 +104,12 @@ class RandomAnchors(BaseEstimator):
         return None
 
 
-def as_anchor_strategy(anchors: object, n_nearest: int | None = None) -> AnchorStrategy:
-    """The strategy of the parameter `anchors`; for "auto", `n_nearest` or all anchors."""
+def as_anchor_strategy(anchors: object, k: int | None = None) -> AnchorStrategy:
+    """The strategy of the parameter `anchors`; for "auto", the `k` nearest anchors or all."""
     if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
         return anchors
     check_choice("anchors", anchors, ["all", "auto"], " or a strategy such as NearestAnchors(16)")
-    is_nearest = anchors == "auto" and n_nearest is not None
-    return NearestAnchors(n_nearest, LEARNED) if is_nearest else AllAnchors()
+    return AllAnchors() if anchors == "all" or k is None else NearestAnchors(k, LEARNED)
 
 
 def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | None = None) -> int:

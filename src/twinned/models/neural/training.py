@@ -462,7 +462,7 @@ def _member_arrays(
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
     known = training_rows[: np.sum(~is_censored)]
     inputs, n_nearest = member.inputs(problem), max(problem.options.n_nearest, default=0)
-    nearest = np.empty((len(fold), 0))
+    nearest: Indices = np.empty((len(fold), 0), dtype=np.intp)
     if n_nearest and len(fold):
         X = problem.X[:, inputs.columns] * np.sqrt(inputs.relevance[1])  # as in the learned metric
         nearest, _ = NeighborIndex(X[known]).kneighbors(X[fold], min(n_nearest, len(known)))
