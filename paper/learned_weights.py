@@ -13,7 +13,6 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.pairing.anchors import as_anchor_strategy
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_real, count_rows, validate_target
@@ -90,7 +89,7 @@ def learn_weights(
     strength = check_real("shrinkage", shrinkage)
     if strength < 0:
         raise ValueError(f"shrinkage must not be negative, but is {shrinkage!r}.")
-    if as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_X_)) is not None:
+    if twin.fitted_.nearest is not None:
         raise ValueError(f"Fixed weights need anchors='all', not {twin.anchors!r}.")
     if twin.anchors_y_.ndim != 1:
         n_outputs = twin.anchors_y_.shape[1]

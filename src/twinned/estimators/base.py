@@ -516,6 +516,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     # by which they are weighted, 0 for equal weights
     anchor_errors_: Floats | None = None
     local_power_: float = 0.0
+    n_nearest_anchors_: int | None = None  # that `anchors="auto"` chose; None for all
     replicate_correlation_: float = 0.0  # by which blends weight anchors that equal the query
     target_name_: str  # only of a model that the command line fitted
 
@@ -544,7 +545,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         fitted = FittedTwin(
             model=self._make_model(),
             anchors=self._anchors,
-            anchor_strategy=as_anchor_strategy(self.anchors),
+            anchor_strategy=as_anchor_strategy(self.anchors, self.n_nearest_anchors_),
             weight_strategy=as_weight_strategy(self.weights),
             budget=MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs),
             n_jobs=self.n_jobs,
@@ -606,6 +607,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         )
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         other = self.with_anchors(extended, rows)
+        other.n_nearest_anchors_ = self.n_nearest_anchors_
         if self.anchor_errors_ is not None:  # the model was not fitted to the new rows
             fitted = self.fitted_
             errors = new_y - fitted.squeeze(fitted.predict(queries)[0])
@@ -660,7 +662,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
-        for name in ("intervals_", "applicability_", "anchor_errors_", "local_power_"):
+        chosen = "anchor_errors_", "local_power_", "n_nearest_anchors_"
+        for name in ("intervals_", "applicability_", *chosen):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
@@ -679,7 +682,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     def restore_anchors(self) -> None:
         """Make the neighbor index of the anchors now, where predictions need one."""
-        if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
+        strategy = as_anchor_strategy(self.anchors, self.n_nearest_anchors_)
+        if nearest := strategy.nearest(len(self.anchors_X_)):
             self._anchors.index(nearest[1])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from twinned.exceptions import (
     UnusedFeatureWarning,
     ignore_table_warnings,
 )
-from twinned.fitted.twin import Anchors
+from twinned.fitted.twin import LocalErrors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -48,7 +48,7 @@ from twinned.models.sklearn import (
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import (
-    AllAnchors,
+    N_NEAREST,
     as_anchor_strategy,
     as_weight_strategy,
     store_rows,
@@ -121,9 +121,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         indicators, and its difference is 1 where two categories differ. Of more than 80 features,
         the default estimator is fitted to a − b alone where that predicts held-out rows better:
         a and b are then 0 in its training pairs.
-    anchors : {"all"} or strategy, default="all"
+    anchors : {"all", "auto"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
-        `RandomAnchors(n)`.
+        `RandomAnchors(n)`. `"auto"` is the 4, 8, 16 or 32 nearest ones by the learned metric where
+        models of the folds of `cv` predict held-out rows from them clearly better than from all,
+        and else all anchors (see the user guide).
     weights : {"uniform", "distance"}, strategy or callable, default="uniform"
         Anchor weights, such as `GPWeights()`. A callable gets `(distances, estimates,
         anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
@@ -135,7 +137,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         prediction of b, so that estimates differ as much as the model errs, and near anchors have
         more weight where that predicts the errors of other folds better. 0 is none: then the
         differences are those of a model that was fitted to the anchors. None is 5 with the default
-        estimator and at least 20 rows, if `anchors` and `weights` have their defaults, and else 0.
+        estimator and at least 20 rows, if `anchors` is "all" or "auto" and `weights` is "uniform",
+        and else 0.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
@@ -174,6 +177,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     local_power_ : float
         Power of `GPWeights` that weights the estimates where there are out-of-fold errors; 0 where
         equal weights predict the errors of other folds as well.
+    n_nearest_anchors_ : int or None
+        Number of nearest anchors that `anchors="auto"` chose; None for all anchors.
     selected_features_ : ndarray
         Indices of the features that pairs are made of: all, or those that the default estimator
         uses of a wide table. Features that are known in less than about 1 % of the training rows
@@ -332,12 +337,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        parts = data.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
-        censored = None if data.bounds is None else data.matrix[data.censored]
-        stored_anchors = Anchors(*parts, None, censored, learned, self.n_jobs)
-        self._store_anchors(stored_anchors, anchors.table_rows)
-        if not isinstance(strategy, AllAnchors):
-            self.restore_anchors()
+        self._store_rows(data, replace(anchors, groups=None), learned)
+        self.restore_anchors()
         return training
 
     def _fit_folds(self, data: TrainingRows) -> None:
@@ -346,26 +347,33 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fold = self._draw_folds(rows)
         if fold is None:
             return
-        predicted = np.empty((len(rows), self.anchors_y_.size // len(rows)))
+        counts = N_NEAREST if self.anchors == "auto" else ()
+        predicted = np.empty((1 + len(counts), *self.anchors_y_.shape))
         for number in np.unique(fold):
             twin, held_out = copy.copy(self), fold == number
             training = np.delete(np.arange(len(data)), data.known[held_out])
             with ignore_table_warnings():
                 twin._fit_rows(data.take(training), pair_share=_FOLD_PAIR_SHARE)
                 fitted = twin.fitted_
-                predicted[held_out], _ = fitted.predict(fitted.queries(rows.matrix[held_out]))
-        self.set_out_of_fold(predicted.reshape(self.anchors_y_.shape), fold)
+                queries = fitted.queries(rows.matrix[held_out])
+                near = [as_anchor_strategy("auto", min(n, len(fitted.anchors))) for n in counts]
+                each = [fitted, *(replace(fitted, anchor_strategy=own) for own in near)]
+                predicted[:, held_out] = [fitted.squeeze(own.predict(queries)[0]) for own in each]
+        self.set_out_of_fold(predicted[0], fold)
+        local = LocalErrors(self._anchors, self.anchors_y_ - predicted[0], fold)
+        if counts and (best := local.best_nearest(self.local_power_, predicted[1:])):
+            self.n_nearest_anchors_, self.local_power_ = best, 0.0
 
     def _draw_folds(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows, or None."""
-        has_defaults = self.anchors == "all" and self.weights == "uniform"
+        has_defaults = self.anchors in ("all", "auto") and self.weights == "uniform"
         n_folds = self.cv
         if n_folds is None:
             n_folds = _N_FOLDS if has_defaults and len(rows) >= 20 else 0
         if not n_folds:
             return None
         if not has_defaults:
-            raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
+            raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
         if rows.fold is not None:  # those of a splitter
             return rows.fold
         n_folds = min(check_integer("cv", n_folds, 2), len(rows))
@@ -376,8 +384,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         return draw_folds(len(rows), n_folds, self.random_state or 0, codes)
 
     def clone_for_folds(self) -> TwinRegressor:
-        """An unfitted clone without folds of its own, for the folds of another method."""
-        return clone(self).set_params(cv=0)
+        """An unfitted clone for the folds of another method, with those of its own for "auto"."""
+        return clone(self) if self.anchors == "auto" else clone(self).set_params(cv=0)
 
     def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]

@@ -24,12 +24,14 @@ from twinned.models.learned_metric import learn_metric
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
 from twinned.pairing.anchors import (
+    N_NEAREST,
     AllAnchors,
     AnchorStrategy,
     EqualRows,
     GPWeights,
     UniformWeights,
     WeightStrategy,
+    clearly_lowest,
     weigh_replicates,
 )
 from twinned.pairing.differences import (
@@ -39,7 +41,6 @@ from twinned.pairing.differences import (
     estimate,
     loop_sum,
 )
-from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
@@ -50,10 +51,8 @@ _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
-# Powers of local weights that are compared, the least relative fall of the error for any, and the
-# number of rows by which it is measured.
-_POWERS, _LEAST_GAIN, _MAX_COMPARED = (1.0, 2.0, 4.0), 0.02, 1000
-_LEAST_ROWS = 50  # for local weights
+# Powers of local weights that are compared, and the number of rows by which they are.
+_POWERS, _MAX_COMPARED = (0.0, 1.0, 2.0, 4.0), 1000
 
 
 class RowScale(Protocol):
@@ -199,34 +198,22 @@ class LocalErrors:
         return np.concatenate([self.shares(power, block) @ self.errors for block in blocks])
 
     def best_power(self) -> float:
-        """The power of the weights that predict the errors best; 0 for equal ones.
-
-        The fall of the mean squared error counts less its standard error, so that few rows with
-        large errors do not decide, and fewer than 50 distinct rows show too little.
-        """
+        """The power of the weights that predict the errors clearly best; 0 for equal ones."""
         n_rows, weight = len(self.errors), self.anchors.weights
         rows = np.random.RandomState(0).permutation(n_rows)[:_MAX_COMPARED]
-        first, codes = distinct_rows(self.scaled[rows])
-        if len(first) < _LEAST_ROWS:
-            return 0.0
-        share = np.ones(len(rows)) if weight is None else weight[rows]
-        share = share / share.sum()
+        remaining = [self.errors[rows] - self.predict(power, rows) for power in _POWERS]
+        weight = None if weight is None else weight[rows]
+        return _POWERS[clearly_lowest(remaining, self.scaled[rows], weight)]
 
-        def squares(power: float) -> Floats:
-            remaining = self.errors[rows] - self.predict(power, rows)
-            return (remaining.reshape(len(rows), -1) ** 2).sum(axis=1)
+    def best_nearest(self, power: float, nearest: Floats) -> int | None:
+        """The number of nearest anchors whose out-of-fold predictions are clearly the best.
 
-        equal, best = squares(0.0), 0.0
-        # twice the gain, as errors are squared
-        largest = 2 * _LEAST_GAIN * float(share @ equal)
-        for power in _POWERS:
-            falls = equal - squares(power)
-            mean = float(share @ falls)
-            # rows of equal features are not independent, and repeated rows are a weight
-            deviations = np.bincount(codes, weights=share * (falls - mean))
-            if (fall := mean - np.sqrt(np.sum(deviations**2))) > largest:
-                best, largest = power, fall
-        return best
+        `nearest` (number, anchor, …) are those of `N_NEAREST`. None is all anchors, with weights of
+        a power.
+        """
+        errors = [self.errors - self.predict(power), *(self.anchors.y - each for each in nearest)]
+        best = clearly_lowest(errors, self.anchors.X, self.anchors.weights)
+        return (None, *N_NEAREST)[best]
 
 
 def check_predictions(values: Floats) -> Floats:

@@ -12,7 +12,7 @@ different rows do from their predictions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +24,10 @@ from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, check_real
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once
+N_NEAREST = (4, 8, 16, 32)  # numbers of nearest anchors that "auto" compares with all anchors
+# The least relative fall of an out-of-fold error for which predictions depend on near anchors, and
+# the least number of distinct rows by which it is measured.
+_LEAST_GAIN, _LEAST_ROWS = 0.02, 50
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
@@ -100,12 +104,36 @@ class RandomAnchors(BaseEstimator):
         return None
 
 
-def as_anchor_strategy(anchors: object) -> AnchorStrategy:
-    """The strategy of the parameter `anchors`."""
+def as_anchor_strategy(anchors: object, k: int | None = None) -> AnchorStrategy:
+    """The strategy of the parameter `anchors`; for "auto", the `k` nearest anchors or all."""
     if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
         return anchors
-    check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
-    return AllAnchors()
+    check_choice("anchors", anchors, ["all", "auto"], " or a strategy such as NearestAnchors(16)")
+    return AllAnchors() if anchors == "all" or k is None else NearestAnchors(k, LEARNED)
+
+
+def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | None = None) -> int:
+    """Index of the (row, …) errors of these rows that are lowest; 0 where none is clearly so.
+
+    The fall of the mean squared error below the first counts less its standard error, so that few
+    rows with large errors do not decide. The error must fall by 2 %, and fewer than 50 distinct
+    rows show too little.
+    """
+    first, codes = distinct_rows(rows)
+    if len(first) < _LEAST_ROWS:
+        return 0
+    share = np.full(len(rows), 1 / len(rows)) if weights is None else weights / weights.sum()
+    squares = [(own.reshape(len(rows), -1) ** 2).sum(axis=1) for own in errors]
+    # twice the gain, as errors are squared
+    best, largest = 0, 2 * _LEAST_GAIN * float(share @ squares[0])
+    for number, own in enumerate(squares):
+        falls = squares[0] - own
+        mean = float(share @ falls)
+        # rows of equal features are not independent, and repeated rows are a weight
+        deviations = np.bincount(codes, weights=share * (falls - mean))
+        if (fall := mean - np.sqrt(np.sum(deviations**2))) > largest:
+            best, largest = number, fall
+    return best
 
 
 def store_rows(strategy: AnchorStrategy, known: Indices, rng: np.random.RandomState) -> Indices:

@@ -43,7 +43,7 @@ def trained(problem, errors):
     predicted = np.stack(
         [problem.y[fold] + errors[f][:, None, None] for f, fold in enumerate(problem.folds)]
     )
-    return TrainedMembers({}, np.abs(errors), predicted)
+    return TrainedMembers({}, np.abs(errors), predicted[..., None, :])
 
 
 def stops(problem, errors):
@@ -83,7 +83,7 @@ def test_weights_of_out_of_fold_predictions_are_selected_without_the_rows_they_p
             for f, fold in enumerate(problem.folds)
         ]
     )
-    networks = TrainedMembers({}, np.ones((6, 1)), predicted)
+    networks = TrainedMembers({}, np.ones((6, 1)), predicted[..., None, :])
     selection = weigh_settings(problem, 2, networks)
     assert selection.weights_without[0].tolist() == [0.0, 1.0]
     assert 0 < selection.weights_without[1][0] < 1

@@ -205,8 +205,8 @@ def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
         local = f" and local_power_={twin.local_power_}" if twin.local_power_ else ""
         raise ValueError(
             "C export needs the same anchors and weights for all queries, not "
-            f"anchors={twin.anchors!r} with weights={twin.weights!r}{local}; use n_anchors=32 to "
-            "replace them by 32 chosen anchors."
+            f"anchors={state.anchor_strategy!r} with weights={twin.weights!r}{local}; use "
+            "n_anchors=32 to replace them by 32 chosen anchors."
         )
     given = state.anchors.weights
     weights = np.ones(len(state.anchors.X)) if given is None else given

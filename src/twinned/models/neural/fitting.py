@@ -32,6 +32,7 @@ from twinned.models.neural.training import (
     TrainingRun,
     stack_problems,
 )
+from twinned.pairing.anchors import clearly_lowest
 from twinned.rows.schema import Floats, Indices
 
 # Other points of its batch that each point is paired with. In the same processor time, more points
@@ -49,6 +50,7 @@ class TrainedEnsemble(NamedTuple):
     learning_curve: Floats  # (network that holds out rows, check) in units of y
     n_members: int  # with those that diverged
     out_of_fold: Floats | None = None  # (table row, output) in units of y
+    n_nearest: int | None = None  # anchors of a query, where `anchors` is "auto"; None for all
 
 
 class TrainedMembers(NamedTuple):
@@ -56,7 +58,8 @@ class TrainedMembers(NamedTuple):
 
     parameters: MemberParameters
     errors: NDArray[np.float32]  # (member, check), of held-out rows
-    predicted: NDArray[np.float32]  # (member, check, held-out row, output)
+    # (member, check, held-out row, 1 + number of nearest anchors, output)
+    predicted: NDArray[np.float32]
 
     def take(self, members: slice) -> TrainedMembers:
         parameters = {name: own[members] for name, own in self.parameters.items()}
@@ -94,7 +97,7 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     members = [fold_members] * len(group)
     trained = _train_members(config, group, members, fold_steps if refits else max_steps)
     of_folds = zip(group, trained, strict=True)
-    selections = [weigh_settings(problem, len(settings), own) for problem, own in of_folds]
+    selections = [select_settings(problem, len(settings), own) for problem, own in of_folds]
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
@@ -159,6 +162,7 @@ def training_config(group: list[TrainingProblem], settings: list[Setting]) -> Tr
         censored=group[0].bounds is not None,
         dropout=any(setting.dropout > 0 for setting in settings),
         check_anchors=options.effort.check_anchors,
+        n_nearest=options.n_nearest,
         one_member=one_member,
     )
 
@@ -229,6 +233,7 @@ class SettingSelection:
     weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
     refitted: Floats | None = None  # (row, output): `predicted` by networks that take all steps
+    choice: int = 0  # of the predictions; after the first, one of the numbers of nearest anchors
 
     def of_fold_members(self) -> Floats:
         """(member,): weights of the networks of all settings and folds that converged."""
@@ -252,7 +257,7 @@ class SettingSelection:
         """Return the selection with the predictions of the networks of `fold_members`."""
         last = trained.predicted.shape[1] - 1
         predicted = [
-            own[min(member.last_check, last), : len(member.held_out(self.problem))]
+            own[min(member.last_check, last), : len(member.held_out(self.problem)), self.choice]
             for member, own in zip(members, trained.predicted, strict=True)
         ]
         return replace(self, refitted=np.concatenate(predicted))
@@ -271,6 +276,7 @@ class SettingSelection:
             learning_curve=self.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
             n_members=len(weights),
             out_of_fold=self.out_of_fold() if len(problem.folds) > 1 else None,
+            n_nearest=(None, *problem.options.n_nearest)[self.choice],
         )
 
     def out_of_fold(self) -> Floats:
@@ -310,20 +316,35 @@ def allocate_members(weights: Floats, n_members: int) -> Indices:
     return np.repeat(np.arange(len(weights)), counts)
 
 
-def weigh_settings(
+def select_settings(
     problem: TrainingProblem, n_settings: int, trained: TrainedMembers
+) -> SettingSelection:
+    """Weigh the settings by predictions from all anchors or, where clearly better, the nearest."""
+    every, known = [weigh_settings(problem, n_settings, trained)], problem.table.known
+    if len(problem.folds) > 1 and every[0].converged.all():
+        choices = range(1, 1 + len(problem.options.n_nearest))
+        every += [weigh_settings(problem, n_settings, trained, choice) for choice in choices]
+    rows = problem.table.take(known)
+    errors = [rows.outputs - own.out_of_fold()[rows.table_rows] for own in every]
+    return every[clearly_lowest(errors, rows.matrix, rows.weight)]
+
+
+def weigh_settings(
+    problem: TrainingProblem, n_settings: int, trained: TrainedMembers, choice: int = 0
 ) -> SettingSelection:
     """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally.
 
     With a single fold, each network stops at the least error of its own held-out rows. With
     several, all networks of a setting stop at one check, chosen for each by the rows that others
-    hold out, so that its predictions do not depend on the rows that it predicts.
+    hold out, so that its predictions do not depend on the rows that it predicts. A `choice` after
+    the first is one of the numbers of nearest anchors.
     """
     n_folds, rows = len(problem.folds), np.concatenate(problem.folds)
     n_members = problem.options.effort.n_members
     each_converged = converged(trained).reshape(n_settings, n_folds)
     # (setting, fold, check, held-out row, output)
-    held_out = trained.predicted.reshape(n_settings, n_folds, *trained.predicted.shape[1:])
+    held_out = trained.predicted[..., choice, :]
+    held_out = held_out.reshape(n_settings, n_folds, *held_out.shape[1:])
     if n_folds > 1:
         stops, at_check = _common_stops(problem, held_out)
     else:
@@ -359,6 +380,7 @@ def weigh_settings(
         weights=weigh(np.ones(len(rows), dtype=bool)),
         weights_without=np.stack([weigh(fold_of_row != fold) for fold in range(n_folds)]),
         stops=[int(stop) for stop in stops],
+        choice=choice,
     )
 
 

@@ -45,6 +45,7 @@ from twinned.models.neural.network import (
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import NetworkInputs, TrainingProblem
 from twinned.models.resources import count_threads
+from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices
 
 
@@ -59,6 +60,7 @@ class TrainingConfig(NamedTuple):
     censored: bool = False  # targets have bounds, and errors are distances to them
     dropout: bool = True  # at least one member has dropout; without, no masks are drawn
     check_anchors: int = 64
+    n_nearest: tuple[int, ...] = ()  # numbers of nearest anchors, which predict held-out rows, too
     one_member: bool = False  # the program is that of one member, not of a batch of members
 
 
@@ -89,6 +91,7 @@ class MemberArrays(NamedTuple):
     is_training: AnyArray  # (row,) 1.0 for training rows, 0.0 for others
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
+    nearest: AnyArray  # (held-out row, anchor) int32, the nearest first
     last_check: AnyArray  # up to which parameters are taken
     setting: AnyArray  # a `Setting` of arrays
     n_features: AnyArray  # () without padding
@@ -111,8 +114,8 @@ class TrainingState(NamedTuple):
 class Check(NamedTuple):
     """Predictions of the rows that a member holds out, in units of scaled y."""
 
-    error: AnyArray  # () root mean square
-    predicted: AnyArray  # (held-out row, output)
+    error: AnyArray  # () root mean square, from anchors spread over the training rows
+    predicted: AnyArray  # (held-out row, 1 + number of nearest anchors, output)
 
 
 # The direction of a step; learning rate and weight decay are those of the member.
@@ -205,12 +208,13 @@ class MemberTask(NamedTuple):
         parameters, momentum = jax.lax.fori_loop(
             check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
         )
+        shape = len(member.held_out), 1 + len(self.config.n_nearest), self.problem.y.shape[1]
         predicted = jax.lax.cond(
             member.n_held_out > 0,
-            lambda: self.predict(parameters, member.held_out, self.config.check_anchors, block=64),
-            lambda: jnp.zeros((member.held_out.shape[0], self.problem.y.shape[1])),
+            lambda: self.predict(parameters, self.config.check_anchors, block=64),
+            lambda: jnp.zeros(shape),
         )
-        error = self.held_out_error(predicted)
+        error = self.held_out_error(predicted[:, 0])
         # without held-out rows the error is 0 at every check, and the last parameters are the best
         better = (error <= state.best_error) & (check <= member.last_check)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
@@ -303,23 +307,29 @@ class MemberTask(NamedTuple):
         weight = is_row * self.problem.weight[rows]
         return jnp.sqrt(_mean_square(_errors(predicted, self.targets(rows)), weight))
 
-    def predict(self, parameters: Parameters, rows: Array, n_anchors: int, block: int) -> Array:
-        """(row, output): predictions of `rows` from anchors spread over the training rows.
+    def predict(self, parameters: Parameters, n_anchors: int, block: int) -> Array:
+        """(held-out row, 1 + number of nearest anchors, output): predictions of held-out rows.
 
-        `block` rows are computed at once, from their first layer on: there may be many.
+        They are from anchors spread over the training rows, and from the nearest ones. `block` rows
+        are computed at once, from their first layer on: there may be many.
         """
-        problem, network = self.problem, self.network(parameters)
-        anchors = self.member.rows[(jnp.arange(n_anchors) * self.member.n_anchors) // n_anchors]
-        anchor_halves = network.first_layer(self.features(anchors))
+        problem, member, network = self.problem, self.member, self.network(parameters)
+        spread = member.rows[(jnp.arange(n_anchors) * member.n_anchors) // n_anchors]
+        spread_halves = network.first_layer(self.features(spread))
 
-        def one(row: Array) -> Array:
-            query = network.first_layer(self.features(row))
+        def one(row: Array, nearest: Array) -> Array:
+            query = tuple(half[None] for half in network.first_layer(self.features(row)))
             if not network.shape.twin:
                 return network.output(query[0])
-            across = network.differences(tuple(half[None] for half in query), anchor_halves)
-            return jnp.mean(across + problem.y[anchors], axis=0)
+            parts = [network.differences(query, spread_halves) + problem.y[spread]]
+            if self.config.n_nearest:
+                halves = network.first_layer(self.features(nearest))
+                near = network.differences(query, halves) + problem.y[nearest]
+                parts += [near[:n] for n in self.config.n_nearest]
+            return jnp.stack([jnp.mean(part, axis=0) for part in parts])
 
-        return jax.lax.map(one, rows, batch_size=min(block, rows.shape[0]))
+        rows = member.held_out, member.nearest
+        return jax.lax.map(lambda own: one(*own), rows, batch_size=min(block, len(rows[0])))
 
 
 def _rate_factor(done: Array) -> Array:
@@ -450,6 +460,12 @@ def _member_arrays(
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
+    known = training_rows[: np.sum(~is_censored)]
+    inputs, n_nearest = member.inputs(problem), max(problem.options.n_nearest, default=0)
+    nearest: Indices = np.empty((len(fold), 0), dtype=np.intp)
+    if n_nearest and len(fold):
+        X = problem.X[:, inputs.columns] * np.sqrt(inputs.relevance[1])  # as in the learned metric
+        nearest, _ = NeighborIndex(X[known]).kneighbors(X[fold], min(n_nearest, len(known)))
     loop_rows = np.zeros(1, dtype=np.int32)
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
@@ -457,14 +473,15 @@ def _member_arrays(
         key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
-        n_anchors=np.int32(len(training_rows) - is_censored.sum()),
+        n_anchors=np.int32(len(known)),
         is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
+        nearest=training_rows[pad_to(nearest, n_held_out, n_nearest, dtype=np.int32)],
         last_check=np.int32(member.last_check),
         setting=jax.tree.map(np.float32, member.setting),
         n_features=np.int32(member.n_features(problem)),
-        columns=pad_to(member.inputs(problem).columns, n_features, dtype=np.int32),
+        columns=pad_to(inputs.columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
         loop_weight=np.float32(loop_weight),
         loop_rows=loop_rows,
