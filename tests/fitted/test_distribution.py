@@ -93,7 +93,7 @@ def test_the_density_integrates_to_one(twin, log_target):
     if log_target:
         model = LogTargetRegressor(TwinRegressor(Ridge())).fit(X[:60], np.exp(Y[:60]))
         model.regressor_ = twin
-    grid = np.exp(np.linspace(0, 8, 2001)) if log_target else np.linspace(-8, 14, 2001)
+    grid = np.exp(np.linspace(0, 8, 20001)) if log_target else np.linspace(-8, 14, 20001)
     density = np.exp(model.log_density(X[[60] * len(grid)], grid))
     assert trapezoid(density, grid) == pytest.approx(1.0, abs=0.01)
     value = model.predict_quantiles(X[60:61], [0.3])[0, 0]
