@@ -32,7 +32,7 @@ from twinned.rows.validation import check_real
 # times too small costs about 8 nats, not 50 as with a normal variable.
 _LEVELS = (0.005, 0.025, 0.05, 0.1, 0.25)
 _FREEDOM = 3.0
-_LEAST_SLOPE = 1e-3  # of the transformation, in units of its mean
+_LEAST_SLOPE = 1e-3  # of the transformation, in units of that of most scores
 _LEAST_LEVEL = 1e-100  # `stdtrit` fails at levels near the smallest number
 _LARGEST = 1e100  # score; larger and infinite ones count as this one
 MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation
@@ -66,12 +66,14 @@ class ScoreDistribution(NamedTuple):
         levels = levels if len(levels) > 1 else np.array([1.0, n]) / (n + 1)
         ranks = np.arange(1, n + 1) / (n + 1)
         student, values = stdtrit(_FREEDOM, levels), np.interp(levels, ranks, scores)
-        least = _LEAST_SLOPE * (values[-1] - values[0]) / (student[-1] - student[0])
-        least = least or 1e-12 * max(1.0, float(np.abs(values).max()))
-        steps = np.maximum(np.diff(values), least * np.diff(student))
+        # that of the middle half, or of all where it is one value; and steps beyond rounding
+        slopes = [np.ptp(np.interp([0.25, 0.75], ranks, scores)), np.ptp(values) / np.ptp(student)]
+        least = (_LEAST_SLOPE * (slopes[0] or slopes[1]) or 1e-12) * np.diff(student)
+        rounding = 1e-12 * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
+        steps = np.maximum.reduce([np.diff(values), least, rounding])
         middle = len(values) // 2
-        sums = np.concatenate([[0.0], np.cumsum(steps)])
-        return cls(student, values[middle] + sums - sums[middle])
+        below, above = np.cumsum(steps[:middle][::-1])[::-1], np.cumsum(steps[middle:])
+        return cls(student, values[middle] + np.concatenate([-below, [0.0], above]))
 
     @property
     def _slopes(self) -> Floats:
