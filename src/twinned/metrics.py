@@ -37,7 +37,7 @@ def crps(model: Any, X: Any, y: Floats) -> float:
     It is the mean absolute error where the distribution is a single value.
     """
     levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
-    errors = np.asarray(y)[:, None] - model.predict_quantiles(X, levels)
+    errors = np.asarray(y)[:, None] - np.asarray(model.predict_quantiles(X, levels))
     return float(2 * np.mean(errors * (levels - (errors < 0))))
 
 

@@ -7,7 +7,11 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit
@@ -30,12 +34,14 @@ from twinned import (
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
 from twinned.fitted.calibration import (
+    EXPONENTS,
     Calibration,
     ErrorScale,
     NeighborFeatures,
     numeric_columns,
     store_calibration,
 )
+from twinned.fitted.quantiles import ScoreDistribution
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -198,8 +204,13 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show(monkeypatch):
     """The std of a linear model is constant, but the size of its errors is not."""
+
+    def trees(n_estimators, **options):  # other tests have fewer
+        return ExtraTreesRegressor(50, **options)
+
+    monkeypatch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", trees)
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}
     for width in ("learned", "std"):
@@ -271,7 +282,42 @@ def test_neighbor_features_of_few_rows_and_missing_values():
     assert categorical.transform(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
 
 
-def test_categorical_columns_are_excluded_from_the_learned_width():
+def test_the_learned_width_follows_the_noise_of_categories():
+    """The model and the numeric features do not show the noise."""
+    draws, kind = np.random.RandomState(0), np.tile(["calm", "wild", "mild"], 100)
+    noise = np.select([kind == "wild", kind == "mild"], [2.0, 0.5], 0.2)
+    frame = pd.DataFrame({"a": draws.uniform(size=300), "kind": pd.Categorical(kind)})
+    values = frame["a"].to_numpy() + noise * draws.normal(size=300)
+    crossed = cross_conformal(TwinRegressor(Ridge()), frame, values, cv=5, random_state=0)
+    blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(frame, values)
+    for model in (crossed, crossed.store_in(), blend):
+        widths = np.diff(model.predict_interval(frame, 0.8))[:, 0]
+        assert widths[kind == "wild"].mean() > 4 * widths[kind == "calm"].mean()
+
+
+def test_exponents_of_the_error_scale_are_the_likeliest():
+    draws = np.random.RandomState(0)
+    x = draws.uniform(size=(120, 1))
+    z = x[:, 0] + (0.1 + x[:, 0]) * draws.normal(size=120)
+    crossed = cross_conformal(TwinRegressor(Ridge()), x, z, cv=4, random_state=0)
+    scale = crossed.store_in().calibration_.scale
+    errors, scores = crossed.out_of_fold()
+    totals = {}
+    for exponents in EXPONENTS["learned"]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(EXPONENTS, "learned", [exponents])
+            _, others = crossed.with_width("learned").out_of_fold()
+        distribution = ScoreDistribution.of(np.sort(others))
+        step = 1e-6
+        density = (distribution.cdf(others + step) - distribution.cdf(others - step)) / (2 * step)
+        totals[exponents] = np.sum(np.log(density / (errors / others)))
+        if exponents == scale.powers:
+            np.testing.assert_allclose(others, scores)
+    assert len(totals) == 3
+    assert max(totals, key=lambda exponents: totals[exponents]) == scale.powers
+
+
+def test_categorical_columns_do_not_count_in_distances():
     frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
     assert numeric_columns(frame) == [0, 1]
     intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)

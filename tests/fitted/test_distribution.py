@@ -1,5 +1,7 @@
 """Predictive distributions: quantiles, distribution functions, densities, and their metrics."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -74,6 +76,28 @@ def test_one_or_two_scores():
     assert low == pytest.approx(-high)
 
 
+def test_extreme_levels_and_infinite_scores():
+    distribution = ScoreDistribution.of(draw(0, 99, 9))
+    levels = np.array([1e-300, 1e-60, 1e-16, 0.5, 1 - 1e-16])
+    scores = distribution.quantile(levels)
+    assert (np.diff(scores) > 0).all()
+    np.testing.assert_allclose(distribution.cdf(scores[1:4]), levels[1:4], rtol=1e-9)
+    with_infinite = np.concatenate([[-np.inf] * 2, draw(0, 99, 9), [np.inf] * 9])
+    distribution = ScoreDistribution.of(with_infinite)
+    found = distribution.quantile(np.array([0.001, 0.25, 0.5, 0.99]))
+    assert (np.diff(found) > 0).all()
+    assert found[0] < -1e6
+    assert abs(found[1]) < 10
+    assert found[3] > 1e6
+    assert np.isfinite(distribution.log_density(np.array([-np.inf, 0.0, 1e100, np.inf]))).all()
+
+
+def test_an_error_scale_that_is_ten_times_too_small_costs_few_nats():
+    distribution = ScoreDistribution.of(np.sort(np.random.RandomState(0).normal(size=199)))
+    usual, wrong = distribution.log_density(np.array([1.0, 10.0]))
+    assert usual - wrong < 10  # 49.5 with a normal distribution
+
+
 def test_quantiles_of_a_twin_are_the_ends_of_its_interval(twin):
     low, high = twin.predict_interval(X[60:], 0.9).T
     quantiles = twin.predict_quantiles(X[60:], [0.05, 0.5, 0.95])
@@ -93,7 +117,7 @@ def test_the_density_integrates_to_one(twin, log_target):
     if log_target:
         model = LogTargetRegressor(TwinRegressor(Ridge())).fit(X[:60], np.exp(Y[:60]))
         model.regressor_ = twin
-    grid = np.exp(np.linspace(0, 8, 2001)) if log_target else np.linspace(-8, 14, 2001)
+    grid = np.exp(np.linspace(0, 8, 20001)) if log_target else np.linspace(-8, 14, 20001)
     density = np.exp(model.log_density(X[[60] * len(grid)], grid))
     assert trapezoid(density, grid) == pytest.approx(1.0, abs=0.01)
     value = model.predict_quantiles(X[60:61], [0.3])[0, 0]
@@ -145,3 +169,27 @@ def test_scores_of_an_earlier_version_are_absolute(twin, tmp_path):
     middle = old.predict_quantiles(X, [0.05, 0.5, 0.95])
     np.testing.assert_allclose(middle[:, 1], old.predict(X))
     np.testing.assert_allclose(middle[:, 0] + middle[:, 2], 2 * middle[:, 1])
+    calibration = stored_calibration(old)
+    assert calibration.n_rows == 60  # the scores of both signs are of the same rows
+    assert twin.predict_interval(X, 0.98).shape == (80, 2)
+    with pytest.raises(ValueError, match="needs at least 99 calibration rows; there are 60"):
+        old.predict_interval(X, 0.99)
+    shifted = old.predict_interval(X[60:], 0.9, X_shifted=X)
+    np.testing.assert_allclose(shifted.mean(axis=1), old.predict(X[60:]))
+    own = np.abs(Y[60:] - shifted.mean(axis=1)) <= shifted[:, 1] - shifted.mean(axis=1)
+    assert own.mean() > 0.7
+
+
+def test_error_scales_of_an_earlier_version_are_geometric_means(twin, tmp_path):
+    parts = {name: twin.intervals_[name] for name in twin.intervals_}
+    old = copy.copy(twin)
+    old.intervals_ = {k: v for k, v in parts.items() if k not in ("exponents", "codes")}
+    save(old, tmp_path / "old.twin")
+    loaded = load(tmp_path / "old.twin")
+    scale = stored_calibration(loaded).scale
+    mean, std = loaded.predict_raw(X)
+    features = stored_calibration(loaded).neighbors.transform(X, mean)
+    features = np.column_stack([features, mean, std + scale.floor])
+    size = scale.regressor.predict(features) + scale.regressor_floor
+    expected = size ** (2 / 3) * (std + scale.floor) ** (1 / 3)
+    np.testing.assert_allclose(loaded.predict_error_scale(X)[2], expected)

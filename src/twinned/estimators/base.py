@@ -191,7 +191,8 @@ class TwinMethods(RegressorMixin):
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to predict.
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the
+            probabilities as the names of its columns.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
             Probabilities between 0 and 1.
 
@@ -200,13 +201,18 @@ class TwinMethods(RegressorMixin):
         values : ndarray of shape (n_queries, n_quantiles)
         """
         levels = check_levels(quantiles)
+        if is_dask(X):
+            self._require_calibration()
+            names = [f"{level}" for level in levels]
+            return map_rows(self, "predict_quantiles", X, names, quantiles=levels)
         distribution, (mean, _, scale) = self._predict_distribution(X)
         return mean[:, None] + scale[:, None] * distribution.quantile(levels)
 
     def predict_cdf(self, X, y):
         """(n_queries,) probability that a measurement of each row is at most y.
 
-        `y` is one value, or one for each row; see `predict_quantiles`.
+        `y` is one value, or one for each row; see `predict_quantiles`. The result is in memory,
+        also that of a Dask DataFrame or Array.
         """
         distribution, (mean, _, scale) = self._predict_distribution(X)
         return distribution.cdf((check_values(y, len(mean)) - mean) / scale)

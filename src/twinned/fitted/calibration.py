@@ -7,9 +7,10 @@ Scores are in units of the error scale, the expected size of the error of a pred
 observed errors it is the standard deviation of the model. With out-of-fold errors, extremely
 randomized trees are fitted to their size: from the features of a row, from the prediction and its
 standard deviation, and from neighbor features: the distances of the nearest known rows, the spread
-of their values, and the distance of these from the prediction. Features, regressor and the weight
-of the fitted size were chosen by the sparsification of out-of-fold errors, on the training rows of
-the paper's first splits.
+of their values, and the distance of these from the prediction. The error scale is the fitted size,
+or its product with a power of the standard deviation where out-of-fold errors are likelier so. The
+regressor and these powers were chosen by the likelihood of out-of-fold errors, on training rows of
+the paper's sets and on the tables of `benchmarks/tables.py`.
 """
 
 from __future__ import annotations
@@ -46,20 +47,32 @@ _FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the 
 N_NEIGHBORS = (3, 10, 20)
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
-FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
+_SPLIT_SHARE = 0.75  # of the features, where there are few
+# Exponents of the fitted error size and of the model's standard deviation, of which the likeliest
+# are taken; the last ones are those of earlier versions.
+EXPONENTS = {
+    "learned": [(1.0, 0.0), (1.0, 0.125), (2 / 3, 1 / 3)],
+    "std": [(0.0, 1.0)],
+    "constant": [(0.0, 0.0)],
+}
 
 
 class NeighborFeatures:
     """Features of a row made from the nearest known rows X, with target values y (n,).
 
-    Only the numeric `columns` are used. Distances are Euclidean on standardized features, or those
-    of a learned metric.
+    Only the numeric `columns` are used, and the `codes` of categories as they are. Distances are
+    Euclidean on standardized numeric features, or those of a learned metric.
     """
 
     def __init__(
-        self, X: object, y: Floats, columns: Sequence[int], learned: LearnedMetric | None = None
+        self,
+        X: object,
+        y: Floats,
+        columns: Sequence[int],
+        learned: LearnedMetric | None = None,
+        codes: Sequence[int] = (),
     ) -> None:
-        self.columns = list(columns)
+        self.columns, self.codes = list(columns), list(codes)
         self.y = y
         self.values = numeric_features(X, self.columns)
         self.learned = learned
@@ -74,18 +87,19 @@ class NeighborFeatures:
     def of(
         cls, X: object, y: Floats, model: object = None, metric: str = "euclidean"
     ) -> NeighborFeatures:
-        """By all numeric columns, by their type in the table, that are so for the fitted model.
+        """By all numeric columns, by their type in the table; see `encode_table`.
 
-        With `metric="learned"`, the metric is learned from these rows.
+        Those that are categorical for the fitted model are codes. With `metric="learned"`, the
+        metric is learned from these rows.
         """
         check_choice("metric", metric, ["euclidean", LEARNED])
         # a twin may treat columns as categorical whatever their type
-        schema = getattr(model, "schema_", None)
-        categorical = () if schema is None else schema.categorical
-        columns = [j for j in numeric_columns(X) if j not in categorical]
-        if metric != LEARNED or not columns:
-            return cls(X, y, columns)
-        return cls(X, y, columns, learn_metric(numeric_features(X, columns), y))
+        schema, numeric = getattr(model, "schema_", None), numeric_columns(X)
+        codes = [] if schema is None else [j for j in numeric if j in schema.categorical]
+        columns = [j for j in numeric if j not in codes]
+        is_learned = metric == LEARNED and len(columns) > 0
+        learned = learn_metric(numeric_features(X, columns), y) if is_learned else None
+        return cls(X, y, columns, learned, codes)
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""
@@ -96,18 +110,19 @@ class NeighborFeatures:
     def transform(self, X: object, mean: Floats) -> Floats:
         """(n, feature) features of rows for which a model predicts `mean`.
 
-        The numeric features; the distances of the nearest and tenth nearest known row; the standard
-        deviation of y among the nearest 3, 10 and 20; the distances of the nearest y, and of the
-        mean of the nearest 5, from the prediction.
+        The codes of categories; the numeric features; the distances of the nearest and tenth
+        nearest known row; the standard deviation of y among the nearest 3, 10 and 20; the distances
+        of the nearest y, and of the mean of the nearest 5, from the prediction.
         """
-        values = numeric_features(X, self.columns)
+        codes, values = (numeric_features(X, part) for part in (self.codes, self.columns))
         if not self.columns:
-            return values
+            return codes
         k = min(max(N_NEIGHBORS), len(self.y))
         rows, distances = self._index.kneighbors(self._standardize(values), k)
         nearest_y = self.y[rows]
         return np.column_stack(
             [
+                codes,
                 values,
                 distances[:, 0],
                 distances[:, : N_NEIGHBORS[1]][:, -1],
@@ -120,15 +135,13 @@ class NeighborFeatures:
 
 @dataclass(frozen=True, eq=False)
 class ErrorScale:
-    """Expected size of errors, up to a factor that calibration determines.
-
-    With a regressor, the geometric mean of its prediction and of the standard deviation.
-    """
+    """Expected size of errors, up to a factor that calibration determines."""
 
     width: str
     floor: float
     regressor: ExtraTreesRegressor | None = None  # of the size of errors
     regressor_floor: float = 0.0
+    exponents: Floats | None = None  # of size and standard deviation; None is the last of the width
 
     @classmethod
     def fit(
@@ -137,21 +150,28 @@ class ErrorScale:
         """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
         if width != "learned":
             return cls(width, floor)
-        candidates = min(0.5, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
+        candidates = min(_SPLIT_SHARE, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(
             200, min_samples_leaf=5, max_features=candidates, random_state=random_state
         ).fit(features, errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
 
+    @property
+    def powers(self) -> tuple[float, float]:
+        """Exponents of the fitted size and of the standard deviation."""
+        size, std = EXPONENTS[self.width][-1] if self.exponents is None else self.exponents
+        return float(size), float(std)
+
+    def size(self, features: Floats) -> Floats:
+        """(row,): the fitted size of errors; ones without a regressor."""
+        if self.regressor is None:
+            return np.ones(len(features))
+        return positive_scale(self.regressor.predict(features), self.regressor_floor)
+
     def predict(self, features: Floats) -> Floats:
         """(row,): the error scale of rows with these features (see `scale_features`)."""
-        std = features[:, -1]
-        if self.width == "constant":
-            return np.ones_like(std)
-        if self.regressor is None:
-            return std
-        size = positive_scale(self.regressor.predict(features), self.regressor_floor)
-        return size**FITTED_EXPONENT * std ** (1 - FITTED_EXPONENT)
+        of_size, of_std = self.powers
+        return self.size(features) ** of_size * features[:, -1] ** of_std
 
 
 def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
@@ -163,13 +183,13 @@ def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: 
     return np.clip(features, -MAX_FLOAT32, MAX_FLOAT32)
 
 
-def count_scale_features(n_columns: int) -> int:
-    """The number of features of the regressor, where so many columns of a table are numeric.
+def count_scale_features(n_columns: int, n_codes: int = 0) -> int:
+    """The number of features of the regressor, by the numbers of numeric and other columns.
 
-    >>> count_scale_features(0), count_scale_features(3)
-    (2, 12)
+    >>> count_scale_features(0), count_scale_features(3), count_scale_features(3, 1)
+    (2, 12, 13)
     """
-    return 2 + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
+    return 2 + n_codes + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
 
 
 def predict_with_std(model, X):
@@ -186,6 +206,16 @@ def predict_with_std(model, X):
     if mean.ndim != 1:
         raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
     return mean, std
+
+
+def is_twin(model: object) -> bool:
+    """Whether a fitted model encodes tables."""
+    return hasattr(model, "encode")
+
+
+def encode_table(model: Any, X: Any) -> Any:
+    """The matrix of encoded features of a fitted twin; the table as it is for another model."""
+    return model.encode(X).matrix if is_twin(model) else X
 
 
 def has_std(model):
@@ -251,6 +281,7 @@ class Calibration:
     neighbors: NeighborFeatures
     rows: Indices | None = None  # (score,): among the known rows of the neighbor features
     settings: str = ""  # fingerprint of the settings of the twin that stores it
+    scores_per_row: int = 1  # 2 where both signs of an absolute score count
 
     def __post_init__(self) -> None:
         order = np.argsort(self.scores, kind="stable")
@@ -260,13 +291,17 @@ class Calibration:
     @classmethod
     def from_dict(cls, parts: Parts, anchors_X: Floats, anchors_y: Floats) -> Calibration:
         """The calibration of a twin with these anchors, from the parts that it stores."""
-        scale = ErrorScale(*(parts[field.name] for field in fields(ErrorScale)))
+        scale = ErrorScale(*(parts.get(field.name) for field in fields(ErrorScale)))
         metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
-        neighbors = NeighborFeatures(anchors_X, anchors_y, parts["columns"].tolist(), metric)
-        scores, rows = parts["scores"], parts["rows"]
-        if not parts.get("signed"):  # of an earlier version, which stored absolute values
-            scores, rows = np.concatenate([-scores, scores]), None
-        return cls(scores, scale, neighbors, rows, parts["settings"])
+        codes = parts.get("codes")  # none in an earlier version
+        columns = parts["columns"].tolist(), metric, [] if codes is None else codes.tolist()
+        neighbors = NeighborFeatures(anchors_X, anchors_y, *columns)
+        scores, rows, settings = parts["scores"], parts["rows"], parts["settings"]
+        if parts.get("signed"):
+            return cls(scores, scale, neighbors, rows, settings)
+        # of an earlier version, which stored absolute values
+        both = np.concatenate([-scores, scores])
+        return cls(both, scale, neighbors, None if rows is None else np.tile(rows, 2), settings, 2)
 
     def to_dict(self) -> Parts:
         """The parts without the known rows."""
@@ -274,6 +309,7 @@ class Calibration:
         return {
             **vars(self.scale),
             "columns": np.array(self.neighbors.columns, dtype=np.intp),
+            "codes": np.array(self.neighbors.codes, dtype=np.intp),
             "metric": None if learned is None else tuple(learned),
             "scores": self.scores,
             "signed": True,
@@ -298,9 +334,14 @@ class Calibration:
         """The distribution of scores."""
         return ScoreDistribution.of(self.scores)
 
+    @property
+    def n_rows(self) -> int:
+        """The number of held-out rows."""
+        return len(self.scores) // self.scores_per_row
+
     def ends(self, confidence: float) -> Floats:
         """(2,): scores at the ends of intervals."""
-        return self.distribution.quantile(tails(check_confidence(confidence, len(self.scores))))
+        return self.distribution.quantile(tails(check_confidence(confidence, self.n_rows)))
 
     def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
         """(n, 2): lower and upper ends, beyond which y is equally likely."""
@@ -313,13 +354,14 @@ class Calibration:
 
         `features` are those of the rows, of the anchors and of that distribution, (row, encoded).
         """
-        level = check_confidence(confidence, len(self.scores))
+        level = check_confidence(confidence, self.n_rows)
         if self.rows is None:
             raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
         queries, anchors, shifted = features
         calibrated = anchors[self.rows]
         ratio = likelihood_ratio(calibrated, shifted)
         known, own, (_, upper) = ratio(calibrated), ratio(queries), tails(level)
+        own = self.scores_per_row * own
         low = -weighted_quantiles(-self.scores[::-1], known[::-1], own, upper)
         high = weighted_quantiles(self.scores, known, own, upper)
         return mean[:, None] + scale[:, None] * np.column_stack([low, high])

@@ -14,6 +14,7 @@ out-of-fold errors (see `twinned.fitted.calibration`).
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -24,17 +25,20 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from twinned._compat import safe_indexing
 from twinned.fitted.calibration import (
+    EXPONENTS,
     RELATIVE_FLOOR,
     WIDTHS,
     Calibration,
     ErrorScale,
     NeighborFeatures,
+    encode_table,
+    is_twin,
     predict_with_std,
     scale_features,
     std_floor,
     store_calibration,
 )
-from twinned.fitted.quantiles import half_widths
+from twinned.fitted.quantiles import half_widths, total_log_density
 from twinned.fitted.twin import LocalErrors
 from twinned.models.resources import one_thread_if_remote
 from twinned.rows.folds import encode_groups, row_folds
@@ -185,17 +189,15 @@ class _BaseCalibrated:
 
         On average with this probability by `conformal`, and about so by `cross_conformal`.
         """
-        # of rows outside of the training rows, where the model is a twin, which knows them
-        warn_of_shift = getattr(self.model, "warn_of_shift", None)
-        if warn_of_shift is not None:
-            warn_of_shift(X)
+        if is_twin(self.model):  # which knows its training rows
+            self.model.warn_of_shift(X)
         mean, scale = self._predict(X)
         return self._calibration.interval(mean, scale, confidence)
 
     def _predict(self, X):
         """(n,) predictions and error scales."""
         mean, std = predict_with_std(self.model, X)
-        return mean, self._calibration.error_scale(X, mean, std)
+        return mean, self._calibration.error_scale(encode_table(self.model, X), mean, std)
 
     def _repr_html_(self) -> str:
         n_rows = f"{len(self.scores):,} held-out rows"
@@ -252,7 +254,8 @@ class CrossCalibrated(_BaseCalibrated):
     width, metric, random_state
         As in `cross_conformal`.
     predicted : tuple of mean and std of shape (n,), default=None
-        Out-of-fold predictions, where they have been computed already.
+        Out-of-fold predictions, where they have been computed already. X is then the matrix of
+        encoded features.
     groups : ndarray of shape (n,), default=None
         Codes of groups of rows, which `store_in` stores; None leaves those of the twin.
     """
@@ -274,13 +277,15 @@ class CrossCalibrated(_BaseCalibrated):
         self.model = self.final = final
         self._groups = groups
         self.models, self._random_state, self._floors = models, random_state, []
+        self._exponents = None
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
         means, stds = predicted or _predict_held_out(models, final, X, y, folds)
+        X = encode_table(final, X) if predicted is None else X
         features, errors = [], []
-        for model, (training, held_out) in zip(models, folds, strict=True):
+        for training, held_out in folds:
             known, rows = safe_indexing(X, training), safe_indexing(X, held_out)
-            near = NeighborFeatures.of(known, y[training], model, metric)
+            near = NeighborFeatures.of(known, y[training], final, metric)
             mean, std = means[held_out], stds[held_out]
             floor = RELATIVE_FLOOR * float(np.mean(std))
             features.append(scale_features(near.transform(rows, mean), mean, std, floor))
@@ -292,12 +297,15 @@ class CrossCalibrated(_BaseCalibrated):
 
     def calibrate(self, width):
         """Fit the error scales and compute the scores; return self."""
-        self._scales = np.empty_like(self._errors)
+        size, std = np.empty_like(self._errors), np.empty_like(self._errors)
         for k, floor in enumerate(self._floors):
-            # the error scale of a fold is fitted to the errors of the other folds
+            # the size of errors of a fold is fitted to the errors of the other folds
             in_fold = self._fold == k
-            scale = self._fit_scale(width, ~in_fold, floor)
-            self._scales[in_fold] = scale.predict(self._features[in_fold])
+            scale, features = self._fit_scale(width, ~in_fold, floor), self._features[in_fold]
+            size[in_fold], std[in_fold] = scale.size(features), features[:, -1]
+        scales = [size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
+        likeliest = int(np.argmax([total_log_density(self._errors, each) for each in scales]))
+        self._scales, self._exponents = scales[likeliest], np.array(EXPONENTS[width][likeliest])
         self.scores = self._errors / self._scales
         scale = self._fit_scale(width, slice(None))
         self._calibration = Calibration(self.scores, scale, self._neighbors, self._rows)
@@ -307,7 +315,8 @@ class CrossCalibrated(_BaseCalibrated):
         """The error scale fitted to the errors of some of the held-out rows."""
         floor = float(np.mean(self._floors)) if floor is None else floor
         features, errors = self._features[rows], np.abs(self._errors[rows])
-        return ErrorScale.fit(width, floor, features, errors, self._random_state)
+        scale = ErrorScale.fit(width, floor, features, errors, self._random_state)
+        return replace(scale, exponents=self._exponents)
 
     def with_width(self, width: str) -> CrossCalibrated:
         """The same models with another `width`; none is fitted again."""
@@ -357,9 +366,10 @@ class CrossCalibrated(_BaseCalibrated):
         """
         included = ~np.isin(self._rows, held_out)
         known_X, known_y = training
-        neighbors = NeighborFeatures.of(known_X, known_y, model)
+        known = encode_table(self.model, known_X)
+        neighbors = NeighborFeatures.of(known, known_y, self.model)
         scale = self._fit_scale(self.width, included)
         calibration = Calibration(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)
-        scale = calibration.error_scale(X, mean, std)
+        scale = calibration.error_scale(encode_table(self.model, X), mean, std)
         return mean, calibration.interval(mean, scale, confidence)

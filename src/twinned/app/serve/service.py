@@ -83,7 +83,7 @@ class PredictionService:
             "lower_bound": lower,
             "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
-            "intervals": calibration is not None and len(calibration.scores) >= _MIN_SCORES,
+            "intervals": calibration is not None and calibration.n_rows >= _MIN_SCORES,
             "calibrated_std": calibration is not None,
             "allow_missing": self.schema.allow_missing,
             "columns": [describe(each) for each in self.schema.features],
@@ -95,7 +95,7 @@ class PredictionService:
         if self._calibration is None:
             raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
         with refuse_value_errors():
-            check_confidence(confidence, len(self._calibration.scores))
+            check_confidence(confidence, self._calibration.n_rows)
         return self._calibration
 
     def predict(self, rows: ParsedRows, intervals: bool = False) -> Floats:

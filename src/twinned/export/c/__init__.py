@@ -275,13 +275,15 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
         y = validate_target(model, y_cal, len(mean), multi_output=False)
         floor, is_constant = std_floor(model, std), False
         scores: Floats = np.sort((y - mean) / positive_scale(std, floor))
+        n_rows = len(y)
     else:
         stored = model.calibration_ if isinstance(model, BaseTwin) else None
         if stored is None or stored.scale.width == "learned":
             return None
         scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
+        n_rows = stored.n_rows
     confidences = [percent / 100 for percent in PERCENTS]
     distribution = ScoreDistribution.of(scores)
     ends = np.array([distribution.quantile(tails(level)) for level in confidences])
-    ends[[not suffices(level, len(scores)) for level in confidences]] = -np.inf, np.inf
+    ends[[not suffices(level, n_rows) for level in confidences]] = -np.inf, np.inf
     return IntervalTable(ends[:, 0], ends[:, 1], float(floor), is_constant or floor == 0)

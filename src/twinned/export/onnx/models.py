@@ -26,7 +26,7 @@ from twinned.export.onnx.twins import (
     add_twin,
     weighted_moments,
 )
-from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
+from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, Calibration
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import NUMERIC
 
@@ -180,11 +180,14 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     if stored.neighbors.columns:
         values = matrix.columns(stored.neighbors.columns)
         parts = [values, _add_neighbor_features(stored, values, mean), *parts]
+    if stored.neighbors.codes:
+        parts = [matrix.columns(stored.neighbors.codes), *parts]
     features = concatenate(parts).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
     size = ones
     if error_scale.regressor_floor > 0:
         size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor
-    return size.apply("Pow", FITTED_EXPONENT) * std.apply("Pow", 1.0 - FITTED_EXPONENT)
+    of_size, of_std = error_scale.powers
+    return size.apply("Pow", of_size) * std.apply("Pow", of_std)
 
 
 def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) -> Tensor:
