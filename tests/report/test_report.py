@@ -349,7 +349,8 @@ def test_nothing_to_learn_is_the_headline(rng):
 def test_intervals_below_zero_are_noted(rng):
     X = pd.DataFrame({"a": rng.uniform(size=60)})
     y = np.maximum(X["a"] + 0.3 * rng.normal(size=60), 0.01)
-    content = collect(quick_diagnosis(X, y), title="t", row_numbers=list(range(2, 62)))
+    diagnosis = diagnose(X, y, estimator=AutoTwinRegressor(members=["ridge"]))
+    content = collect(diagnosis, title="t", row_numbers=list(range(2, 62)))
     below = sum(low < 0 for low in content["predictions"]["lower"])
     assert below > 0
     (note,) = [note for note in content["notes"] if "begin below 0" in note]
