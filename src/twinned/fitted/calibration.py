@@ -291,7 +291,8 @@ class Calibration:
     @classmethod
     def from_dict(cls, parts: Parts, anchors_X: Floats, anchors_y: Floats) -> Calibration:
         """The calibration of a twin with these anchors, from the parts that it stores."""
-        scale = ErrorScale(*(parts.get(field.name) for field in fields(ErrorScale)))
+        names = [field.name for field in fields(ErrorScale) if field.name in parts]
+        scale = ErrorScale(**{name: parts[name] for name in names})
         metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
         codes = parts.get("codes")  # none in an earlier version
         columns = parts["columns"].tolist(), metric, [] if codes is None else codes.tolist()

@@ -113,8 +113,8 @@ def cross_conformal(
         Folds. An integer is that many random folds; with few, the models of the folds have far
         fewer training rows than the final model, and intervals are too wide.
     width : {"learned", "std", "constant"}, default="learned"
-        Intervals in proportion to a fitted size of errors and to the model's standard deviation; to
-        the latter alone; or of constant width.
+        Intervals in proportion to a fitted size of errors, and to a power of the model's standard
+        deviation where errors are likelier so; to the latter alone; or of constant width.
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
         learned in each fold (see `twinned.models.learned_metric`).
