@@ -77,7 +77,7 @@ def prepare(effort, X, y, n_jobs=1):
     dtype = np.dtype(np.float64)
     data = validate_training_rows(model, X, y, pair_dtype=dtype, multi_output=False)
     rows = blend_rows(data, model.cv, effort, seed).rows
-    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs))
+    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs, {}))
 
 
 def needed_members(blend):

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from joblib import parallel_config
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -198,7 +199,8 @@ class AutoTwinRegressor(BaseTwin):
                 results = self.fit_members(specs, rows.rows, seed, start)
                 self._set_blend(FitRecord(results, rows, seed))
                 if calibrate:
-                    self._calibrate()
+                    with parallel_config("threading", n_jobs=self.n_jobs):
+                        self._calibrate()
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             seconds = time.perf_counter() - start
@@ -227,7 +229,7 @@ class AutoTwinRegressor(BaseTwin):
                 seconds = f"fitted in {result.fit_seconds:.1f} s"
                 _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 
-        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs), report)
+        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs, {}), report)
         if rows.bounds is not None:
             specs = [spec.for_bounds() for spec in specs]
         if self.time_budget is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -93,11 +95,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         self.fit(X, y, sample_weight)
         prediction = np.empty(y.shape)
-        for fold in np.unique(fold_of_row):
-            held_out = fold_of_row == fold
+
+        def predict(held_out: NDArray[np.bool_]) -> None:
             weight = None if sample_weight is None else sample_weight[~held_out]
             model = clone(self).fit(X[~held_out], y[~held_out], weight, self.process_)
             prediction[held_out] = model.predict(X[held_out])
+
+        Parallel(require="sharedmem")(
+            delayed(predict)(fold_of_row == fold) for fold in np.unique(fold_of_row)
+        )
         self.out_of_fold_prediction_ = prediction
         return self
 
