@@ -298,14 +298,13 @@ class MemberFits:
         return [-1] if spec.one_fit else [*range(self.rows.n_folds), -1]
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
-        """Fit one member; its first fold alone, to stop where the others would take too long."""
+        """Fit one member; its first folds first, to stop where the others would take too long."""
         self._impute([spec])  # once for all members, so no part of the time of this one
-        begin = time.perf_counter()
-        first, *others = [(spec, fold) for fold in self._folds(spec)]
-        parts = [part for _, part in self._run_tasks([first])]
-        seconds = time.perf_counter() - begin
-        n_rounds = -(-len(others) // effective_n_jobs(self.context.n_jobs))
-        if not isinstance(parts[0], str):
+        begin, n_jobs = time.perf_counter(), effective_n_jobs(self.context.n_jobs)
+        tasks = [(spec, fold) for fold in self._folds(spec)]
+        parts, others = [part for _, part in self._run_tasks(tasks[:n_jobs])], tasks[n_jobs:]
+        seconds, n_rounds = time.perf_counter() - begin, -(-len(others) // n_jobs)
+        if not any(isinstance(part, str) for part in parts):
             if not required and n_rounds * seconds > clock.remaining:
                 self.too_slow.add(spec.label)
                 self.skipped[spec.label] = (
@@ -463,7 +462,7 @@ class CostModel(NamedTuple):
 
     def _one_fit(self, spec: MemberSpec) -> float:
         n, p, sizes = self.n_rows, self.n_columns, SIZES[spec.effort]
-        p = SCREENED_FEATURES + p // 4 if spec.screened else p  # selecting them takes some time
+        p = SCREENED_FEATURES + p // 4 if spec.screened else p  # the others take some time, too
         if spec.name == "ridge":
             return 8e-9 * n * p**2 + 0.02
         if spec.name == "extra_trees":
@@ -472,7 +471,8 @@ class CostModel(NamedTuple):
             per_tree = (4e-8 * n * p + 1e-4 * p + 1e-3) * (0.25 + 0.75 * sizes.leaves / 31)
             return sizes.boosting_iterations * per_tree
         if spec.name in _GPS:
-            return gp_seconds(n, p) + 5e-11 * min(n, sizes.gp_rows) ** 3
+            selecting = 6e-7 * n * np.log2(n + 1) * self.n_columns * spec.screened
+            return gp_seconds(n, p) + 5e-11 * min(n, sizes.gp_rows) ** 3 + selecting
         if spec.name == "tree_twin":
             twin = TWIN_SIZES.get(spec.effort)
             if twin is None or p > twin.max_features:
