@@ -34,16 +34,13 @@ from benchmarks.peers import make_model
 from benchmarks.tables import OTHER_TABLES, split_table
 from paper import harness
 from paper.data import rmse
-from twinned.datasets import KEYS
+from twinned.datasets import KEYS, STANDARD_KEYS
 
 BLEND, REFERENCE = "blend", "catboost"
 BUDGETS = [5, 10, 30, 60, 120]
 THREADS = {"catboost": "thread_count", "lightgbm": "n_jobs", "xgboost": "n_jobs"}
 PEERS = [*THREADS, "gaussian process"]
-UCI = [
-    f"uci {name}"
-    for name in ("bostonHousing", "concrete", "energy", "yacht", "wine-quality-red", "kin8nm")
-]
+UCI = [f"uci {key}" for key in STANDARD_KEYS]
 N_CORES = 2  # of a trial
 COLUMNS = [
     "dataset",
