@@ -2,14 +2,17 @@
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
 threads. With one, members are fitted one after another. Ridge regression is first, which takes next
-to no time and is often among the best on tables of few rows; in a short fit, gradient boosting and
-the tree twin, whose base it is, are next, to show whether twinning helps. The others follow in the
-order of expected gain per second. Those that need more than half of the remaining time come last. A
-member is skipped where its expected time exceeds the remaining time, without the reserve for the
-blend and its intervals; a built-in member is tried with less effort first, and again with more at
-the end if time remains. The expected time is that of a cost model, corrected by the time of the
-members that have been fitted; where a member is fitted in each fold, the first fold corrects it
-once more.
+to no time and is often among the best on tables of few rows; in a short fit, a Gaussian process is
+next, and gradient boosting and the tree twin, whose base it is, to show whether twinning helps. The
+others follow in the order of expected gain per second. Those that need more than half of the
+remaining time come last. A member is skipped where its expected time exceeds the remaining time,
+without the reserve for the blend and its intervals; a built-in member is tried with less effort
+first, and again with more at the end if time remains. The expected time is that of a cost model,
+corrected by the time of the members that have been fitted; where a member is fitted in each fold,
+the first folds correct it once more.
+
+Of a wide table, members of the least effort have the most important features. Each fold selects its
+own, without the rows that it holds out, so that out-of-fold errors are those of the whole procedure.
 
 Of a member and the same with power transformations, which is tried for skewed rows only, the one
 with the lower out-of-fold error is kept.
