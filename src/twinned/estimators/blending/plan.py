@@ -12,7 +12,7 @@ corrected by the time of the members that have been fitted; where a member is fi
 the first folds correct it once more.
 
 Of a wide table, members of the least effort have the most important features. Each fold selects its
-own, without the rows that it holds out, so that out-of-fold errors are those of the whole procedure.
+own, without the rows that it holds out: out-of-fold errors are those of the whole procedure.
 
 Of a member and the same with power transformations, which is tried for skewed rows only, the one
 with the lower out-of-fold error is kept.
