@@ -442,7 +442,7 @@ def fit_member(
     Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
     a twin are known rows.
     """
-    used, folds = None, np.unique(rows.fold).tobytes()
+    used, folds = None, np.unique(np.asarray(rows.fold)).tobytes()
     if spec.screened and (used := context.important.get(folds)) is None:
         used = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
         context.important[folds] = used

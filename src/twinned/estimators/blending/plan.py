@@ -145,9 +145,8 @@ class MemberFits:
     ) -> list[MemberResult]:
         """Fit members one after another; the blend ends `budget` seconds after `start`."""
         specs = self.without_needless(specs)
-        finishing = finishing_seconds(*self.rows.matrix.shape, self.rows.n_folds)
         model = self._cost_model(effective_n_jobs(self.context.n_jobs))
-        clock = _Clock(start + budget, finishing, model)
+        clock = _Clock(start + budget, finishing_seconds(*model[:3]), model)
         # in any case, unless it takes longer than all the time
         ridge = [spec for spec in specs if spec.name == "ridge" and clock.expected(spec) < budget]
         results = [result for spec in ridge for result in self._run_one(spec, clock, required=True)]
