@@ -24,7 +24,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Matérn 5/2 or squared exponential.
     max_rows : int, default=2000
         Number of rows in the predictive equations; of more rows, a random subset is used. The
-        hyperparameters are chosen by at most 1,000 of them.
+        hyperparameters are chosen by at most half as many, or 500.
     random_state : int, RandomState or None, default=None
         Seed of the subset.
 
@@ -80,6 +80,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 kernel=self.kernel,
                 sample_weight=sample_weight,
                 max_rows=self.max_rows,
+                max_likelihood_rows=max(500, self.max_rows // 2),
                 similar=similar,
                 random_state=self.random_state,
             )

@@ -48,6 +48,7 @@ POWER = "_power"  # suffix of the names of members with power-transformed featur
 _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
+_LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -66,29 +67,27 @@ class FeaturePreparation:
     spread: Floats
 
     @classmethod
-    def fit(
-        cls, kind: str, schema: TableSchema, matrix: Floats, used: Indices | None = None
-    ) -> Self:
-        """Fit to encoded training rows (n, n_features); unless None, only `used` features count."""
-        missing = np.isnan(matrix)
+    def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
+        """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
+        missing = np.isnan(rows)
         known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
         if used is not None:
-            known &= np.isin(np.arange(matrix.shape[1]), used)
+            known &= np.isin(np.arange(rows.shape[1]), used)
         is_dense = kind in ("dense", "unscaled")
         prepared = cls(
             kind="dense" if is_dense else kind,
-            n_features=matrix.shape[1],
+            n_features=rows.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
             empty=[j for j in schema.numeric if not known[j]],
-            medians=known_medians(matrix),
+            medians=known_medians(rows),
             marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
             center=np.zeros(int(is_dense)),
             spread=np.ones(int(is_dense)),
         )
         if not is_dense:
             return prepared
-        dense = prepared.transform(matrix)
+        dense = prepared.transform(rows)
         center, spread = dense.mean(axis=0), dense.std(axis=0)
         constant = spread <= 1e-12 * np.abs(center)
         if kind == "unscaled":
@@ -147,15 +146,18 @@ class Sizes(NamedTuple):
     trees: int
     boosting_iterations: int
     learning_rate: float
-    leaves: int  # of a tree of boosting; few take less time, and their errors are no larger
+    few_leaves: int  # of a tree of boosting for few rows: the error is no larger, in less time
     gp_rows: int
+
+    def leaves(self, n_rows: int) -> int:
+        return self.few_leaves if n_rows < _MANY_ROWS else _LEAVES
 
 
 SIZES = {
     SMALL: Sizes(100, 100, 0.2, 8, 1000),
     "fast": Sizes(200, 300, 0.1, 8, 1000),
-    "balanced": Sizes(500, 300, 0.05, 31, 2000),
-    "thorough": Sizes(1000, 600, 0.03, 31, 2000),
+    "balanced": Sizes(500, 300, 0.05, _LEAVES, 2000),
+    "thorough": Sizes(1000, 600, 0.03, _LEAVES, 2000),
 }
 
 
@@ -319,7 +321,7 @@ def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
     return HistGradientBoostingRegressor(
         max_iter=sizes.boosting_iterations,
         learning_rate=sizes.learning_rate,
-        max_leaf_nodes=sizes.leaves,
+        max_leaf_nodes=sizes.leaves(settings.n_rows),
         min_samples_leaf=max(2, min(10, settings.n_rows // 8)),
         early_stopping=False,
         categorical_features=few or None,

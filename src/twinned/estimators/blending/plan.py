@@ -73,7 +73,7 @@ _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the ot
 # Members that are first within a short budget, with a plain model and a twin of the same base, and
 # the shares of the remaining time that they may take; with the least effort, they may take more.
 _SHORT_BUDGET = 45.0  # seconds
-_FIRST_SHARES = {"gp_matern": (0.4, 0.7), "boosting": (0.1, 0.7), "tree_twin": (0.3, 0.7)}
+_FIRST_SHARES = {"gp_matern": (0.4, 0.7), "boosting": (0.15, 0.7), "tree_twin": (0.3, 0.7)}
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
 _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
@@ -457,8 +457,8 @@ class CostModel(NamedTuple):
             return self._networks(spec)
         one, rounds = self._one_fit(spec), -(-(self.n_folds + 1) // self.n_jobs)
         if spec.one_fit and spec.name in _GPS:  # the search in a fold starts from that of all rows
-            n_rows, p = int(self.n_rows * (1 - 1 / self.n_folds)), self.n_columns
-            few = n_rows < _ROWS_PER_FEATURE * p
+            n_rows, p = min(self.n_rows, SIZES[spec.effort].gp_rows // 2), self.n_columns
+            few = self.n_rows * (1 - 1 / self.n_folds) < _ROWS_PER_FEATURE * p
             return one + rounds * (one if few else _FOLD_STEPS * _likelihood_seconds(n_rows, p))
         return one * (1 + self.n_folds / 2 if spec.one_fit else rounds) + 0.05
 
@@ -470,11 +470,11 @@ class CostModel(NamedTuple):
         if spec.name == "extra_trees":
             return sizes.trees * (2e-8 * n * np.log2(n + 1) * p + 1.2e-3)
         if spec.name == "boosting":
-            per_tree = (4e-8 * n * p + 1e-4 * p + 1e-3) * (0.25 + 0.75 * sizes.leaves / 31)
+            per_tree = (4e-8 * n * p + 1e-4 * p + 1e-3) * (0.25 + 0.75 * sizes.leaves(n) / 31)
             return sizes.boosting_iterations * per_tree
         if spec.name in _GPS:
             selecting = 6e-7 * n * np.log2(n + 1) * self.n_columns * spec.screened
-            return gp_seconds(n, p) + 5e-11 * min(n, sizes.gp_rows) ** 3 + selecting
+            return gp_seconds(min(n, sizes.gp_rows // 2), p) + selecting
         if spec.name == "tree_twin":
             twin = TWIN_SIZES.get(spec.effort)
             if twin is None or p > twin.max_features:
@@ -512,8 +512,7 @@ def gp_seconds(n_rows: int, n_columns: int) -> float:
 
 
 def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of a likelihood and its gradient, of at most 1,000 rows."""
-    n_rows = min(n_rows, 1000)
+    """Expected seconds of a likelihood and its gradient."""
     return 2.1e-11 * n_rows**3 + (1e-7 + 1e-10 * n_columns) * n_rows**2
 
 
