@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, load, save
 from twinned.datasets import make_wsb
 from twinned.estimators.blending import plan
 from twinned.estimators.blending.members import (
@@ -392,3 +392,24 @@ def test_folds_of_one_fit_have_threads_and_the_same_result(rng):
         results = fits.run_within(specs, 1e6, perf_counter())
         predictions.append([result.prediction for result in results])
     np.testing.assert_array_equal(*predictions)
+
+
+def test_a_blend_of_screened_members_is_saved(wide_rows, tmp_path):
+    members = ["gp_matern:small", "boosting:small", "extra_trees:small"]
+    blend = AutoTwinRegressor(members=members, cv=2, random_state=0)
+    blend.fit(wide_rows.matrix, wide_rows.y)
+    save(blend, tmp_path / "wide.twin")
+    loaded = load(tmp_path / "wide.twin")
+    predicted = blend.predict(wide_rows.matrix)
+    np.testing.assert_allclose(loaded.predict(wide_rows.matrix), predicted, rtol=1e-9)
+    again = AutoTwinRegressor(members=blend.plan_, cv=2, random_state=0)
+    np.testing.assert_array_equal(
+        again.fit(wide_rows.matrix, wide_rows.y).predict(wide_rows.matrix), predicted
+    )
+
+
+@pytest.mark.parametrize(("n_rows", "leaves"), [(1400, 8), (1600, 31)])
+def test_trees_of_fast_boosting_have_few_leaves_on_few_rows(rng, n_rows, leaves):
+    X = rng.normal(size=(n_rows, 2))
+    (result,) = power_fits(X, X[:, 0]).run(resolve_members(["boosting:small"], "balanced"))
+    assert result.member.estimator.max_leaf_nodes == leaves
