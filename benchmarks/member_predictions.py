@@ -77,7 +77,7 @@ def prepare(effort, X, y, n_jobs=1):
     dtype = np.dtype(np.float64)
     data = validate_training_rows(model, X, y, pair_dtype=dtype, multi_output=False)
     rows = blend_rows(data, model.cv, effort, seed).rows
-    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs))
+    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs, {}))
 
 
 def needed_members(blend):
@@ -215,7 +215,7 @@ class StoredBlend(AutoTwinRegressor):
         """Read the members, of which the better of each two is chosen as in `fit`."""
         _, (X_test, _) = split_table(self.dataset, self.split)
         matrix = validate_table(self, X_test, rows.schema, np.dtype(np.float64))[0]
-        context = FitContext(seed, self.memory_limit, self.n_jobs)
+        context = FitContext(seed, self.memory_limit, self.n_jobs, {})
         fits, results = MemberFits(rows, context, report=lambda result: None), []
         for spec in fits.without_needless(specs):
             own = read_predictions(self.folder, self.dataset, self.split, self.effort, spec.name)

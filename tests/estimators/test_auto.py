@@ -458,7 +458,7 @@ class FakeClock:
 def test_member_with_a_slow_first_fold_is_skipped(data, required):
     spec = resolve_members([("slow", Slow())], "fast")[0]
     rows = folded(*data[:2], cv=4)
-    fits = MemberFits(rows, FitContext(0, None, None), lambda result: None)
+    fits = MemberFits(rows, FitContext(0, None, None, {}), lambda result: None)
     results = fits._run_one(spec, FakeClock(), required=required)
     assert len(results) == required
     assert required or fits.skipped["slow"].startswith("its first fold took")

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from joblib import parallel_config
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -55,10 +56,10 @@ class AutoTwinRegressor(BaseTwin):
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         Effort of the neural members and number of trees and iterations of the others.
     time_budget : float or None, default=None
-        Seconds for the fit. Ridge regression is fitted first, in a short fit also gradient boosting
-        and its twin, then the others in the order of expected gain per second; those that are
-        expected to take too long are fitted with less effort or skipped. At least one member is
-        always fitted. None is no limit.
+        Seconds for the fit. Ridge regression is fitted first, in a short fit also a Gaussian
+        process, gradient boosting and its twin, then the others in the order of expected gain per
+        second; those that are expected to take too long are fitted with less effort or skipped. At
+        least one member is always fitted. None is no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
@@ -198,7 +199,8 @@ class AutoTwinRegressor(BaseTwin):
                 results = self.fit_members(specs, rows.rows, seed, start)
                 self._set_blend(FitRecord(results, rows, seed))
                 if calibrate:
-                    self._calibrate()
+                    with parallel_config("threading", n_jobs=self.n_jobs):
+                        self._calibrate()
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             seconds = time.perf_counter() - start
@@ -227,7 +229,7 @@ class AutoTwinRegressor(BaseTwin):
                 seconds = f"fitted in {result.fit_seconds:.1f} s"
                 _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 
-        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs), report)
+        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs, {}), report)
         if rows.bounds is not None:
             specs = [spec.for_bounds() for spec in specs]
         if self.time_budget is None:

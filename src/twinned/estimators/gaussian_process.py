@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -22,7 +24,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Matérn 5/2 or squared exponential.
     max_rows : int, default=2000
         Number of rows in the predictive equations; of more rows, a random subset is used. The
-        hyperparameters are chosen by at most 1,000 of them.
+        hyperparameters are chosen by at most half as many, or 500.
     random_state : int, RandomState or None, default=None
         Seed of the subset.
 
@@ -78,6 +80,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 kernel=self.kernel,
                 sample_weight=sample_weight,
                 max_rows=self.max_rows,
+                max_likelihood_rows=max(500, self.max_rows // 2),
                 similar=similar,
                 random_state=self.random_state,
             )
@@ -93,11 +96,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         self.fit(X, y, sample_weight)
         prediction = np.empty(y.shape)
-        for fold in np.unique(fold_of_row):
-            held_out = fold_of_row == fold
+
+        def predict(held_out: NDArray[np.bool_]) -> None:
             weight = None if sample_weight is None else sample_weight[~held_out]
             model = clone(self).fit(X[~held_out], y[~held_out], weight, self.process_)
             prediction[held_out] = model.predict(X[held_out])
+
+        Parallel(require="sharedmem")(
+            delayed(predict)(fold_of_row == fold) for fold in np.unique(fold_of_row)
+        )
         self.out_of_fold_prediction_ = prediction
         return self
 

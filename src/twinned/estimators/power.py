@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -125,7 +126,9 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         """
         model = self._fit_rows(transform, X, y, weight)
         folds = [fold_of_row == fold for fold in np.unique(fold_of_row)]
-        models = [self._fit_rows(transform, X[~f], y[~f], weight[~f], model) for f in folds]
+        models = Parallel(require="sharedmem")(
+            delayed(self._fit_rows)(transform, X[~f], y[~f], weight[~f], model) for f in folds
+        )
         scaled, errors, prediction = np.empty((3, len(y)))
         for fold, other in zip(folds, models, strict=True):
             scaled[fold] = other.scaled_prediction(X[fold])

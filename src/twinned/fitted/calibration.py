@@ -152,7 +152,7 @@ class ErrorScale:
             return cls(width, floor)
         candidates = min(_SPLIT_SHARE, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(
-            200, min_samples_leaf=5, max_features=candidates, random_state=random_state
+            100, min_samples_leaf=5, max_features=candidates, random_state=random_state
         ).fit(features, errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
 

@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, load, save
 from twinned.datasets import make_wsb
 from twinned.estimators.blending import plan
-from twinned.estimators.blending.members import AUTO, FitContext, resolve_members
+from twinned.estimators.blending.members import (
+    AUTO,
+    SCREENED_FEATURES,
+    FitContext,
+    resolve_members,
+)
 from twinned.estimators.blending.plan import CostModel, MemberFits
 from twinned.estimators.blending.rows import blend_rows
+from twinned.models.wide_tables import important_features
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows
 
@@ -27,7 +34,7 @@ class SimulatedFits(MemberFits):
 
     def _run_one(self, spec, clock, *, required):
         self.now += self.share * clock.expected(spec)
-        return [SimpleNamespace(spec=spec)]
+        return [SimpleNamespace(spec=spec, prediction=self.rows.y)]
 
     def labels_within(self, specs, budget, share=0.0):
         self.share, self.now = share, 0.0
@@ -42,7 +49,7 @@ def fits(monkeypatch):
     schema = TableSchema.all_numeric(X.shape[1])
     given = TrainingRows(schema, X.to_numpy(), y.to_numpy())
     rows = blend_rows(given, None, "balanced", 0).rows
-    fits = SimulatedFits(rows, FitContext(0, None, 1), lambda result: None)
+    fits = SimulatedFits(rows, FitContext(0, None, 1, {}), lambda result: None)
     monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: fits.now))
     return fits
 
@@ -52,7 +59,7 @@ def fits(monkeypatch):
     [
         # ridge always; seconds divided by expected gain: gp_matern 2, gp_rbf 2.7
         (100.0, ["ridge", "gp_matern", "gp_rbf"]),
-        (10.0, ["ridge", "gp_rbf", "gp_matern"]),  # gp_matern needs more than half of it
+        (9.5, ["ridge", "gp_rbf", "gp_matern"]),  # gp_matern needs more than 70 % of it
         (5.0, ["ridge", "gp_rbf"]),
         (1.0, ["ridge"]),  # the quickest, where nothing fits
     ],
@@ -67,6 +74,7 @@ def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
 SECONDS = {
     "boosting": 5, "boosting:fast": 2, "boosting:small": 1, "tree_twin": 50, "tree_twin:fast": 7,
     "tree_twin:small": 5, "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
+    "gp_matern:small": 4,
 }  # fmt: skip
 
 
@@ -74,12 +82,13 @@ SECONDS = {
     ("budget", "fitted"),
     [
         (1000.0, ["ridge", "gp_matern", "boosting", "tree_twin"]),
-        (30.0, ["ridge", "boosting:fast", "tree_twin:fast", "gp_matern"]),
-        (10.0, ["ridge", "boosting:small", "tree_twin:small"]),
-        (4.0, ["ridge", "boosting:small"]),  # no twin fits
+        (30.0, ["ridge", "gp_matern", "boosting:fast", "tree_twin:small"]),
+        (14.0, ["ridge", "gp_matern", "boosting:small", "tree_twin:small"]),
+        (10.0, ["ridge", "gp_matern:small", "boosting:small"]),
+        (4.0, ["ridge", "boosting:small"]),  # no process fits
     ],
 )
-def test_ridge_a_twin_and_its_plain_base_come_first_within_a_short_budget(
+def test_a_process_a_twin_and_its_plain_base_come_first_within_a_short_budget(
     fits, monkeypatch, budget, fitted
 ):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
@@ -93,9 +102,9 @@ def test_ridge_a_twin_and_its_plain_base_come_first_within_a_short_budget(
 @pytest.mark.parametrize(
     ("budget", "share", "fitted"),
     [
-        (30.0, 1.0, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),
-        (10.0, 1.0, ["ridge", "boosting:fast", "tree_twin:small"]),
-        (10.0, 0.1, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),  # faster than expected
+        (30.0, 1.0, ["ridge", "gp_matern", "boosting", "tree_twin:fast"]),
+        (10.0, 1.0, ["ridge", "gp_matern:small", "boosting:fast"]),
+        (10.0, 0.1, ["ridge", "gp_matern", "boosting", "tree_twin:fast"]),  # faster than expected
         (3.0, 1.0, ["ridge", "boosting:small"]),
     ],
 )
@@ -258,7 +267,7 @@ def test_expected_time_grows_with_rows_and_features(name, effort, n_rows, n_colu
 def power_fits(X, y, **options):
     given = TrainingRows(TableSchema.all_numeric(X.shape[1]), X, y, **options)
     rows = blend_rows(given, 3, "balanced", 0).rows
-    return MemberFits(rows, FitContext(0, None, 1), lambda result: None)
+    return MemberFits(rows, FitContext(0, None, 1, {}), lambda result: None)
 
 
 def test_power_transformations_are_tried_for_skewed_rows_only(rng):
@@ -293,3 +302,114 @@ def test_expected_seconds_of_power_transformations():
     for name in ("ridge", "gp_rbf"):
         plain, power = resolve_members([name, f"{name}_power"], "balanced")
         assert cost.seconds(plain) < cost.seconds(power) < 6 * cost.seconds(plain)
+
+
+# --- wide tables ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide_rows(rng):
+    """60 features, of which two matter."""
+    X = rng.normal(size=(80, 60))
+    y = X[:, 3] + np.sin(2 * X[:, 7]) + 0.1 * rng.normal(size=80)
+    given = TrainingRows(TableSchema.all_numeric(60), X, y)
+    return blend_rows(given, 3, "balanced", 0).rows
+
+
+@pytest.mark.parametrize("name", ["gp_matern", "extra_trees", "boosting"])
+def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows(wide_rows, name):
+    rows, context = wide_rows, FitContext(0, None, 1, {})
+    fits = MemberFits(rows, context, lambda result: None)
+    (result,) = fits.run(resolve_members([f"{name}:small"], "balanced"))
+    every = np.arange(60)
+    for fold in range(3):
+        known, held_out = rows.without(fold), rows.fold == fold
+        used = important_features(known.matrix, known.y, SCREENED_FEATURES)
+        assert len(used) == SCREENED_FEATURES
+        zeros = np.isin(every, used, invert=True)
+        training, test = known.matrix.copy(), rows.matrix[held_out]
+        training[:, zeros] = test[:, zeros] = 0.0
+        estimator = clone(result.member.estimator)
+        if name == "boosting":
+            estimator.set_params(min_samples_leaf=len(known) // 8)
+        else:
+            center, spread = training.mean(axis=0), training.std(axis=0)
+            spread[zeros] = 1.0
+            training, test = (training - center) / spread, (test - center) / spread
+        predicted = estimator.fit(training, known.y).predict(test)
+        np.testing.assert_allclose(result.prediction[held_out], predicted, rtol=1e-6)
+    unused = result.member.preparation.empty
+    assert len(unused) == 60 - SCREENED_FEATURES
+    assert not {3, 7} & set(unused)
+    # the selections of all rows and of three folds are shared by members
+    assert len(context.important) == 4
+    changed = rows.matrix.copy()
+    changed[:, unused] = 1e3
+    np.testing.assert_array_equal(
+        result.member.predict(changed), result.member.predict(rows.matrix)
+    )
+
+
+def test_members_have_all_features_of_a_narrow_table(rng):
+    X = rng.normal(size=(40, SCREENED_FEATURES))
+    (result,) = power_fits(X, X[:, 0]).run(resolve_members(["gp_rbf:small"], "balanced"))
+    assert result.spec.one_fit
+    assert not result.member.preparation.empty
+
+
+@pytest.mark.parametrize(("budget", "error", "label"), [
+    (30.0, 0.5, "gp_matern"), (30.0, 2.0, "gp_matern:small"), (1000.0, 2.0, "gp_matern:small"),
+])  # fmt: skip
+def test_processes_of_a_wide_table_have_few_features_first(
+    wide_rows, monkeypatch, budget, error, label
+):
+    """Those of all features take their place where the error is lower, and are fitted once."""
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: 1.0)
+    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    tried = []
+
+    def fit(self, spec, clock, *, required):
+        tried.append(spec.label)
+        shift = error if spec.label == "gp_matern" else 1.0
+        return [SimpleNamespace(spec=spec, prediction=self.rows.y + shift)]
+
+    monkeypatch.setattr(MemberFits, "_run_one", fit)
+    fits = MemberFits(wide_rows, FitContext(0, None, 1, {}), lambda result: None)
+    results = fits.run_within(resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
+    assert [result.spec.label for result in results] == ["ridge", label]
+    assert tried[:3] == ["ridge", "gp_matern:small", "gp_matern"]
+    assert len(tried) == len(set(tried))
+
+
+def test_folds_of_one_fit_have_threads_and_the_same_result(rng):
+    X = rng.normal(size=(50, 3))
+    specs = resolve_members(["gp_matern", "ridge_power"], "balanced")
+    predictions = []
+    for n_jobs in (1, 2):
+        fits = power_fits(X, np.exp(X[:, 0]) + X[:, 1])
+        fits.context = FitContext(0, None, n_jobs, {})
+        results = fits.run_within(specs, 1e6, perf_counter())
+        predictions.append([result.prediction for result in results])
+    np.testing.assert_array_equal(*predictions)
+
+
+def test_a_blend_of_screened_members_is_saved(wide_rows, tmp_path):
+    members = ["gp_matern:small", "boosting:small", "extra_trees:small"]
+    blend = AutoTwinRegressor(members=members, cv=2, random_state=0)
+    blend.fit(wide_rows.matrix, wide_rows.y)
+    save(blend, tmp_path / "wide.twin")
+    loaded = load(tmp_path / "wide.twin")
+    predicted = blend.predict(wide_rows.matrix)
+    np.testing.assert_allclose(loaded.predict(wide_rows.matrix), predicted, rtol=1e-9)
+    again = AutoTwinRegressor(members=blend.plan_, cv=2, random_state=0)
+    np.testing.assert_array_equal(
+        again.fit(wide_rows.matrix, wide_rows.y).predict(wide_rows.matrix), predicted
+    )
+
+
+@pytest.mark.parametrize(("n_rows", "leaves"), [(1400, 8), (1600, 31)])
+def test_trees_of_fast_boosting_have_few_leaves_on_few_rows(rng, n_rows, leaves):
+    X = rng.normal(size=(n_rows, 2))
+    (result,) = power_fits(X, X[:, 0]).run(resolve_members(["boosting:small"], "balanced"))
+    assert result.member.estimator.max_leaf_nodes == leaves

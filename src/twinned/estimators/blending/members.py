@@ -35,16 +35,20 @@ from twinned.models.base_estimator import (
     set_unset_seeds,
 )
 from twinned.models.protocol import DifferenceModel
+from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
-from twinned.rows.schema import Floats, Rows, TableSchema, known_medians
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema, known_medians
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort, for short budgets
 POWER = "_power"  # suffix of the names of members with power-transformed features or target
-_SMALL_MEMBERS = ("boosting", "tree_twin", "neural", "neural_twin")
+_SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
+_SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
+SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
+_LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -56,32 +60,34 @@ class FeaturePreparation:
     n_features: int
     categorical: list[int]  # columns of codes in the encoded table
     n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
-    empty: list[int]  # numeric features without any known value
+    empty: list[int]  # numeric features without any known value, or that are not used
     medians: Floats  # (feature,): of the numeric features
     marked: list[int]  # numeric features with an indicator of missing values
     center: Floats  # (column,) of the dense features
     spread: Floats
 
     @classmethod
-    def fit(cls, kind: str, schema: TableSchema, matrix: Floats) -> Self:
-        """Fit to encoded training rows (n, n_features)."""
-        missing = np.isnan(matrix)
+    def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
+        """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
+        missing = np.isnan(rows)
         known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
+        if used is not None:
+            known &= np.isin(np.arange(rows.shape[1]), used)
         is_dense = kind in ("dense", "unscaled")
         prepared = cls(
             kind="dense" if is_dense else kind,
-            n_features=matrix.shape[1],
+            n_features=rows.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
             empty=[j for j in schema.numeric if not known[j]],
-            medians=known_medians(matrix),
+            medians=known_medians(rows),
             marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
             center=np.zeros(int(is_dense)),
             spread=np.ones(int(is_dense)),
         )
         if not is_dense:
             return prepared
-        dense = prepared.transform(matrix)
+        dense = prepared.transform(rows)
         center, spread = dense.mean(axis=0), dense.std(axis=0)
         constant = spread <= 1e-12 * np.abs(center)
         if kind == "unscaled":
@@ -102,7 +108,7 @@ class FeaturePreparation:
     def transform(self, matrix: Floats) -> Floats:
         """(n, n_features) encoded rows → (n, column) features of the member."""
         missing, filled = np.isnan(matrix), matrix
-        if self.empty:  # zeros in the features that had no known value
+        if self.empty:  # zeros in the features that had no known value or are not used
             filled = matrix.copy()
             filled[:, self.empty] = 0.0
         if self.kind == "encoded":
@@ -140,14 +146,18 @@ class Sizes(NamedTuple):
     trees: int
     boosting_iterations: int
     learning_rate: float
+    few_leaves: int  # of a tree of boosting for few rows: the error is no larger, in less time
     gp_rows: int
+
+    def leaves(self, n_rows: int) -> int:
+        return self.few_leaves if n_rows < _MANY_ROWS else _LEAVES
 
 
 SIZES = {
-    SMALL: Sizes(200, 60, 0.2, 1000),
-    "fast": Sizes(200, 150, 0.1, 1000),
-    "balanced": Sizes(500, 300, 0.05, 2000),
-    "thorough": Sizes(1000, 600, 0.03, 2000),
+    SMALL: Sizes(100, 100, 0.2, 8, 1000),
+    "fast": Sizes(200, 300, 0.1, 8, 1000),
+    "balanced": Sizes(500, 300, 0.05, _LEAVES, 2000),
+    "thorough": Sizes(1000, 600, 0.03, _LEAVES, 2000),
 }
 
 
@@ -173,6 +183,7 @@ class MemberSpec(NamedTuple):
     make: MakeEstimator
     entry: Any  # of the list `members` that gives this member again
     one_fit: bool  # one fit gives all out-of-fold predictions
+    screened: bool = False  # it has the most important features of a wide table only
 
     @property
     def name(self) -> str:
@@ -188,6 +199,12 @@ class MemberSpec(NamedTuple):
     def has_threads(self) -> bool:
         """Whether its fit uses all threads of `n_jobs` by itself."""
         return self.name in ("neural", "neural_twin")
+
+    def for_table(self, n_features: int) -> MemberSpec:
+        """The member as it is fitted to a table; selected features need a fit for each fold."""
+        is_wide = n_features > SCREENED_FEATURES
+        screened = is_wide and self.effort == SMALL and self.name in _SCREENED
+        return self._replace(screened=screened, one_fit=self.one_fit and not screened)
 
     def for_bounds(self) -> MemberSpec:
         """The member as it is fitted to censored rows.
@@ -304,6 +321,7 @@ def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
     return HistGradientBoostingRegressor(
         max_iter=sizes.boosting_iterations,
         learning_rate=sizes.learning_rate,
+        max_leaf_nodes=sizes.leaves(settings.n_rows),
         min_samples_leaf=max(2, min(10, settings.n_rows // 8)),
         early_stopping=False,
         categorical_features=few or None,
@@ -411,6 +429,7 @@ class FitContext(NamedTuple):
     seed: int
     memory_limit: int | str | None
     n_jobs: int | None
+    important: dict[bytes, Indices]  # features for screened members, by the folds of the rows
 
 
 def fit_member(
@@ -425,7 +444,11 @@ def fit_member(
     Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
     a twin are known rows.
     """
-    preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix)
+    used, folds = None, np.unique(np.asarray(rows.fold)).tobytes()
+    if spec.screened and (used := context.important.get(folds)) is None:
+        used = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
+        context.important[folds] = used
+    preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix, used)
     # the seed depends on the name, not on the other members
     seed = (context.seed + crc32(spec.name.encode())) % 2**31
     shared = n_folds, context.memory_limit, context.n_jobs, rows.schema, preparation, len(rows)

@@ -2,14 +2,17 @@
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
 threads. With one, members are fitted one after another. Ridge regression is first, which takes next
-to no time and is often among the best on tables of few rows; in a short fit, gradient boosting and
-the tree twin, whose base it is, are next, to show whether twinning helps. The others follow in the
-order of expected gain per second. Those that need more than half of the remaining time come last. A
-member is skipped where its expected time exceeds the remaining time, without the reserve for the
-blend and its intervals; a built-in member is tried with less effort first, and again with more at
-the end if time remains. The expected time is that of a cost model, corrected by the time of the
-members that have been fitted; where a member is fitted in each fold, the first fold corrects it
-once more.
+to no time and is often among the best on tables of few rows; in a short fit, a Gaussian process is
+next, and gradient boosting and the tree twin, whose base it is, to show whether twinning helps. The
+others follow in the order of expected gain per second. Those that need more than half of the
+remaining time come last. A member is skipped where its expected time exceeds the remaining time,
+without the reserve for the blend and its intervals; a built-in member is tried with less effort
+first, and again with more at the end if time remains. The expected time is that of a cost model,
+corrected by the time of the members that have been fitted; where a member is fitted in each fold,
+the first folds correct it once more.
+
+Of a wide table, members of the least effort have the most important features. Each fold selects its
+own, without the rows that it holds out: out-of-fold errors are those of the whole procedure.
 
 Of a member and the same with power transformations, which is tried for skewed rows only, the one
 with the lower out-of-fold error is kept.
@@ -24,10 +27,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
 from twinned._compat import is_remote_backend
 from twinned.estimators.blending.members import (
+    SCREENED_FEATURES,
     SIZES,
     TWIN_SIZES,
     FitContext,
@@ -66,18 +70,24 @@ _GAIN = {
 _LEAST_FALL = 0.02
 _SAFETY = 1.15  # of expected times
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
-# Within a short budget, a plain model and a twin of the same base are compared first. The shares of
-# the remaining time that they may take; with the least effort, they may take more.
+# Members that are first within a short budget, with a plain model and a twin of the same base, and
+# the shares of the remaining time that they may take; with the least effort, they may take more.
 _SHORT_BUDGET = 45.0  # seconds
-_COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
+_FIRST_SHARES = {"gp_matern": (0.4, 0.7), "boosting": (0.15, 0.7), "tree_twin": (0.3, 0.7)}
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
 _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
-_COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
+_COARSE_STEPS, _FINE_STEPS, _FOLD_STEPS, _WIDE_STEPS = 140, 15, 20, 25
+_COARSE_ROWS, _ROWS_PER_FEATURE, _NARROW_FEATURES = 250, 15, 20
+_GPS = ("gp_matern", "gp_rbf")
 # Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
+
+
+# A member with each of its efforts, largest first → the share of the remaining time for it.
+_Limits = dict[MemberSpec, float]
 
 
 class MemberResult(NamedTuple):
@@ -113,7 +123,8 @@ class MemberFits:
     context: FitContext
     report: Callable[[MemberResult], None]
     skipped: dict[str, str] = field(default_factory=dict)
-    too_slow: set[str] = field(default_factory=set)  # labels whose first fold took too long
+    # labels that are not tried again: their first fold took too long, or more effort was tried
+    too_slow: set[str] = field(default_factory=set)
     imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
@@ -134,23 +145,27 @@ class MemberFits:
     ) -> list[MemberResult]:
         """Fit members one after another; the blend ends `budget` seconds after `start`."""
         specs = self.without_needless(specs)
-        finishing = finishing_seconds(*self.rows.matrix.shape)
         model = self._cost_model(effective_n_jobs(self.context.n_jobs))
-        clock = _Clock(start + budget, finishing, model)
+        clock = _Clock(start + budget, finishing_seconds(*model[:3]), model)
         # in any case, unless it takes longer than all the time
         ridge = [spec for spec in specs if spec.name == "ridge" and clock.expected(spec) < budget]
         results = [result for spec in ridge for result in self._run_one(spec, clock, required=True)]
         pending = sorted((s for s in specs if s not in ridge), key=clock.seconds_per_gain)
-        first = self._first_members(specs) if budget < _SHORT_BUDGET else []
+
+        def run(order: list[_Limits]) -> None:
+            for limits in order:
+                spec = next(iter(limits))  # with the largest effort
+                if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
+                    results.extend(self._run_largest(limits, clock, required=not results))
+                    pending.remove(spec)
+
+        run(self._first_members(specs, is_short=budget < _SHORT_BUDGET))
+        screened = [spec for spec in specs if self._efforts(spec)[-1].screened]
+        self._raise_efforts(screened, results, clock, _FIRST_SHARE)
         # then those that leave time for others; once more, as these may be quicker than expected
         shares = [(spec, share) for share in (_FIRST_SHARE, 1.0, 1.0) for spec in pending]
-        later = [dict.fromkeys(self._efforts(spec), share) for spec, share in shares]
-        for limits in first + later:
-            spec = next(iter(limits))  # with the largest effort
-            if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
-                results += self._run_largest(limits, clock, required=not results)
-                pending.remove(spec)
-        self._raise_efforts(specs, results, clock)
+        run([dict.fromkeys(self._efforts(spec), share) for spec, share in shares])
+        self._raise_efforts(specs, results, clock, 1.0)
         least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
         pending.sort(key=lambda spec: least[spec.label])
         while pending and not results:  # at least one member is fitted
@@ -188,6 +203,7 @@ class MemberFits:
         or else the quickest member.
         """
         rows, cost = self.rows, self._cost_model(1)
+        specs = [spec.for_table(rows.matrix.shape[1]) for spec in specs]
         columns = np.column_stack([rows.matrix[:, rows.schema.numeric], rows.y])
         if rows.bounds is not None or not skewed_columns(columns).any():
             names = {spec.name for spec in specs}
@@ -209,19 +225,27 @@ class MemberFits:
         for name, result in by_name.items():
             if result.spec.plain.name in by_name.keys() - {name}:
                 plain = by_name[result.spec.plain.name]
-                errors = np.stack([each.prediction - self.rows.y for each in (result, plain)])
-                rmse, plain_rmse = np.sqrt(np.average(errors**2, 1, self.rows.weight))
-                is_lower = rmse < (1 - _LEAST_FALL) * plain_rmse
+                is_lower = self._rmse(result) < (1 - _LEAST_FALL) * self._rmse(plain)
                 worse.add(plain.spec.name if is_lower else name)
         return [result for result in results if result.spec.name not in worse]
 
-    def _first_members(self, specs: list[MemberSpec]) -> list[dict[MemberSpec, float]]:
-        """The plain model and the twin that are compared, with their limits."""
+    def _rmse(self, result: MemberResult) -> float:
+        squares = (result.prediction - self.rows.y) ** 2
+        return float(np.sqrt(np.average(squares, weights=self.rows.weight)))
+
+    def _first_members(self, specs: list[MemberSpec], *, is_short: bool) -> list[_Limits]:
+        """The members that are first, with their limits: within a short budget, and screened ones.
+
+        The latter have few features at first, as with all of a wide table they take longer and are
+        often worse.
+        """
         by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
         first = []
-        for name, share in _COMPARISON.items() if by_name.keys() >= _COMPARISON.keys() else ():
-            efforts = self._efforts(by_name[name])
-            first.append({**dict.fromkeys(efforts, share), efforts[-1]: _LEAST_EFFORT_SHARE})
+        for efforts in (self._efforts(by_name[name]) for name in _FIRST_SHARES if name in by_name):
+            least, (share, least_share) = efforts[-1], _FIRST_SHARES[efforts[0].name]
+            if is_short or least.screened:
+                share = 0.0 if least.screened else share
+                first.append({**dict.fromkeys(efforts, share), least: least_share})
         return first
 
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
@@ -230,11 +254,10 @@ class MemberFits:
             return [spec]
         efforts = efforts_of(spec.name)
         smaller = efforts[: efforts.index(spec.effort)]
-        return [spec, *(spec.with_effort(effort) for effort in reversed(smaller))]
+        n_features = self.rows.matrix.shape[1]
+        return [spec, *(spec.with_effort(e).for_table(n_features) for e in reversed(smaller))]
 
-    def _run_largest(
-        self, limits: dict[MemberSpec, float], clock: _Clock, *, required: bool
-    ) -> list[MemberResult]:
+    def _run_largest(self, limits: _Limits, clock: _Clock, *, required: bool) -> list[MemberResult]:
         """Fit a member with the largest effort that takes its share of the remaining time.
 
         `limits` has the shares of all efforts, largest first. Where the first fold takes longer
@@ -251,18 +274,22 @@ class MemberFits:
         return []
 
     def _raise_efforts(
-        self, specs: list[MemberSpec], results: list[MemberResult], clock: _Clock
+        self, specs: list[MemberSpec], results: list[MemberResult], clock: _Clock, share: float
     ) -> None:
-        """Fit members of less effort again with more, where the remaining time is enough."""
+        """Fit members of less effort again with more, where that takes a share of the time.
+
+        The fit of the lower error is kept.
+        """
         efforts = {spec.name: self._efforts(spec) for spec in specs}
         for i in sorted(range(len(results)), key=lambda i: clock.seconds_per_gain(results[i].spec)):
             fitted = results[i].spec
-            for larger in efforts[fitted.name]:
+            for larger in efforts.get(fitted.name, []):
                 if larger.label == fitted.label:
                     break
-                if larger.label not in self.too_slow and clock.fits(larger, 1.0):
+                if larger.label not in self.too_slow and clock.fits(larger, share):
+                    self.too_slow.update(other.label for other in efforts[fitted.name])
                     again = self._run_one(larger, clock, required=False)
-                    results[i] = again[0] if again else results[i]
+                    results[i] = min([*again, results[i]], key=self._rmse)
                     self.skipped.pop(larger.label, None)  # one of them is fitted
                     break
 
@@ -273,14 +300,13 @@ class MemberFits:
         return [-1] if spec.one_fit else [*range(self.rows.n_folds), -1]
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
-        """Fit one member; its first fold alone, to stop where the others would take too long."""
+        """Fit one member; its first folds first, to stop where the others would take too long."""
         self._impute([spec])  # once for all members, so no part of the time of this one
-        begin = time.perf_counter()
-        first, *others = [(spec, fold) for fold in self._folds(spec)]
-        parts = [part for _, part in self._run_tasks([first])]
-        seconds = time.perf_counter() - begin
-        n_rounds = -(-len(others) // effective_n_jobs(self.context.n_jobs))
-        if not isinstance(parts[0], str):
+        begin, n_jobs = time.perf_counter(), effective_n_jobs(self.context.n_jobs)
+        tasks = [(spec, fold) for fold in self._folds(spec)]
+        parts, others = [part for _, part in self._run_tasks(tasks[:n_jobs])], tasks[n_jobs:]
+        seconds, n_rounds = time.perf_counter() - begin, -(-len(others) // n_jobs)
+        if not any(isinstance(part, str) for part in parts):
             if not required and n_rounds * seconds > clock.remaining:
                 self.too_slow.add(spec.label)
                 self.skipped[spec.label] = (
@@ -310,19 +336,23 @@ class MemberFits:
         parallel = Parallel(
             n_jobs=self.context.n_jobs, prefer="threads", return_as="generator_unordered"
         )
+        # the folds of a single fit have threads, too
+        single = len(tasks) == 1 and tasks[0][0].one_fit
+        alone = {spec.label for spec, _ in tasks if not remote and (single or spec.has_threads)}
         with limit_threads(1):
             self._impute(spec for spec, _ in tasks)
             shared, specs = (self.context, self.rows), {spec.label: spec for spec, _ in tasks}
             results = parallel(
                 delayed(_run_task)(spec, fold, *shared, self.imputed.get(fold))
                 for spec, fold in tasks
-                if remote or not spec.has_threads
+                if spec.label not in alone
             )
             for label, result in results:
                 yield specs[label], result
             for spec, fold in tasks:
-                if spec.has_threads and not remote:
-                    yield spec, _run_task(spec, fold, *shared, self.imputed.get(fold))[1]
+                if spec.label in alone:
+                    with parallel_config("threading", n_jobs=self.context.n_jobs):
+                        yield spec, _run_task(spec, fold, *shared, self.imputed.get(fold))[1]
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult | str]) -> list[MemberResult]:
         """The result of a member from those of its fits; none where one has failed."""
@@ -385,7 +415,7 @@ class _Clock:
     @property
     def reserve(self) -> float:
         """Seconds for the blend and its intervals, more on a slow or busy machine."""
-        return self._finishing * max(1.0, self._slowness)
+        return self._finishing * max(0.7, self._slowness)
 
     def fits(self, spec: MemberSpec, share: float) -> bool:
         """Whether a member is expected to take at most this share of the remaining time."""
@@ -425,21 +455,26 @@ class CostModel(NamedTuple):
             return 3 * choice.seconds(spec.plain) + self.seconds(spec.plain) + transforming
         if spec.name in ("neural", "neural_twin"):
             return self._networks(spec)
-        if spec.name in ("gp_matern", "gp_rbf"):
-            return self._gaussian_processes(SIZES[spec.effort].gp_rows)
-        if spec.one_fit:
-            return self._one_fit(spec) * (1 + self.n_folds / 2)
-        n_fits = self.n_folds + 1
-        return self._one_fit(spec) * -(-n_fits // self.n_jobs) + 0.05
+        one, rounds = self._one_fit(spec), -(-(self.n_folds + 1) // self.n_jobs)
+        if spec.one_fit and spec.name in _GPS:  # the search in a fold starts from that of all rows
+            n_rows, p = min(self.n_rows, SIZES[spec.effort].gp_rows // 2), self.n_columns
+            few = self.n_rows * (1 - 1 / self.n_folds) < _ROWS_PER_FEATURE * p
+            return one + rounds * (one if few else _FOLD_STEPS * _likelihood_seconds(n_rows, p))
+        return one * (1 + self.n_folds / 2 if spec.one_fit else rounds) + 0.05
 
     def _one_fit(self, spec: MemberSpec) -> float:
         n, p, sizes = self.n_rows, self.n_columns, SIZES[spec.effort]
+        p = SCREENED_FEATURES + p // 4 if spec.screened else p  # the others take some time, too
         if spec.name == "ridge":
             return 8e-9 * n * p**2 + 0.02
         if spec.name == "extra_trees":
             return sizes.trees * (2e-8 * n * np.log2(n + 1) * p + 1.2e-3)
         if spec.name == "boosting":
-            return sizes.boosting_iterations * (4e-8 * n * p + 1e-4 * p + 1e-3)
+            per_tree = (4e-8 * n * p + 1e-4 * p + 1e-3) * (0.25 + 0.75 * sizes.leaves(n) / 31)
+            return sizes.boosting_iterations * per_tree
+        if spec.name in _GPS:
+            selecting = 6e-7 * n * np.log2(n + 1) * self.n_columns * spec.screened
+            return gp_seconds(min(n, sizes.gp_rows // 2), p) + selecting
         if spec.name == "tree_twin":
             twin = TWIN_SIZES.get(spec.effort)
             if twin is None or p > twin.max_features:
@@ -450,17 +485,6 @@ class CostModel(NamedTuple):
         if spec.name == "catboost":
             return 0.8 + (0.1 + 2e-4 * n) * p
         return 1e-6 * n * p + 0.5
-
-    def _gaussian_processes(self, max_rows: int) -> float:
-        """A process of all rows, and one of each fold, whose search starts there."""
-        n, p = self.n_rows, self.n_columns
-        in_fold = int(n * (1 - 1 / self.n_folds))
-        if in_fold < _ROWS_PER_FEATURE * p:
-            fold = gp_seconds(in_fold, p)
-        else:
-            fold = _FINE_STEPS * _likelihood_seconds(min(in_fold, 1000), p)
-        predicting = 2 * _likelihood_seconds(min(n, max_rows), p)
-        return gp_seconds(n, p) + self.n_folds * fold + (1 + self.n_folds) * predicting
 
     def _networks(self, spec: MemberSpec) -> float:
         from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
@@ -479,9 +503,11 @@ class CostModel(NamedTuple):
 
 def gp_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the search for the hyperparameters of a Gaussian process."""
+    if n_columns > _NARROW_FEATURES and n_rows < _ROWS_PER_FEATURE * n_columns:
+        return _WIDE_STEPS * _likelihood_seconds(n_rows, n_columns)
     seconds = _COARSE_STEPS * _likelihood_seconds(min(n_rows, _COARSE_ROWS), n_columns)
     if n_rows > _COARSE_ROWS:
-        seconds += _FINE_STEPS * _likelihood_seconds(min(n_rows, 1000), n_columns)
+        seconds += _FINE_STEPS * _likelihood_seconds(n_rows, n_columns)
     return seconds
 
 
@@ -490,11 +516,11 @@ def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
     return 2.1e-11 * n_rows**3 + (1e-7 + 1e-10 * n_columns) * n_rows**2
 
 
-def finishing_seconds(n_rows: int, n_columns: int) -> float:
+def finishing_seconds(n_rows: int, n_columns: int, n_folds: int) -> float:
     """Expected seconds of the blend, the calibration of intervals and the learned metric."""
     features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
-    learning = gp_seconds(min(n_rows, METRIC_ROWS), n_columns)
-    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features + learning
+    calibrating = (1 + n_folds) * (0.1 + 6e-7 * n_rows * np.log2(n_rows + 1) * features)
+    return 0.5 + calibrating + gp_seconds(min(n_rows, METRIC_ROWS), n_columns)
 
 
 def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
@@ -504,7 +530,7 @@ def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | N
     size = n_rows
     while size > least:
         cost = CostModel(size, n_columns, 5, effective_n_jobs(n_jobs))
-        if finishing_seconds(size, n_columns) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
+        if finishing_seconds(size, n_columns, 5) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
             break
         size = max(least, int(0.8 * size))
     return size
