@@ -1,11 +1,11 @@
 """Coverage of prediction intervals among the rows with the most noise, where noise depends on x.
 
-Generated tables of 400 training and 2,000 test rows, several draws of each:
+Generated tables of 400 training and 2,000 test rows, several draws of each (of the blend, four or
+five are committed):
 
 - *one feature*: the noise grows fivefold along a feature;
 - *prediction*: the noise is a fifth of the noise-free value;
-- *category*: the noise is 0.1, 0.2, 0.3 and 0.5 in four categories;
-- *two features*: the noise is up to five times larger around a point of two of five features.
+- *category*: the noise is 0.1, 0.2, 0.3 and 0.5 in four categories.
 
 Models: a blend of ridge regression, a Gaussian process and extremely randomized trees, and the
 default `TwinRegressor` with `cross_conformal` and five folds. Reported are the coverage at 80, 90
@@ -13,7 +13,7 @@ and 95 % of the quarter of test rows with the most noise, of the other rows and 
 logarithm of the density, also that of the true normal distribution. Appends to
 `benchmarks/results/noise_scale.csv` and writes `noise_scale.md` beside it.
 
-    python -m benchmarks.noise_scale                               # one to two core-hours
+    python -m benchmarks.noise_scale                               # about an hour of one core
     python -m benchmarks.noise_scale --only-table
 """
 
@@ -60,18 +60,10 @@ def by_category(n, rng):
     return X.assign(kind=pd.Categorical(names[kind])), mean.to_numpy(), noise
 
 
-def around_point(n, rng):
-    X = rng.uniform(-1, 1, size=(n, 5))
-    distance = (X[:, 0] - 0.5) ** 2 + (X[:, 1] + 0.5) ** 2
-    mean = X[:, 0] ** 2 + np.sin(3 * X[:, 2]) + X[:, 3]
-    return X, mean, 0.15 * np.exp(1.6 * np.exp(-2 * distance))
-
-
 NOISE = {
     "one feature": along_feature,
     "prediction": by_prediction,
     "category": by_category,
-    "two features": around_point,
 }
 
 
