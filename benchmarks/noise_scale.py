@@ -10,7 +10,8 @@ five are committed):
 Models: a blend of ridge regression, a Gaussian process and extremely randomized trees, and the
 default `TwinRegressor` with `cross_conformal` and five folds. Reported are the coverage at 80, 90
 and 95 % of the quarter of test rows with the most noise, of the other rows and of all, and the mean
-logarithm of the density, also that of the true normal distribution. Appends to
+logarithm of the density, also that of the true normal distribution. Settings of the error scale
+were compared on draws 0 and 1 of the blend, too; the other draws were measured once. Appends to
 `benchmarks/results/noise_scale.csv` and writes `noise_scale.md` beside it.
 
     python -m benchmarks.noise_scale                               # about an hour of one core
