@@ -19,11 +19,18 @@ from twinned.exceptions import UnknownCategoryWarning, require_extra
 
 
 class _CommandGroup(TyperGroup):
-    """The commands, with the global option `--debug` before or after the name of a command."""
+    """The commands, whose errors are reported as bad input.
+
+    The global option `--debug` may be before or after the name of a command.
+    """
 
     def parse_args(self, ctx, args):
         others = [argument for argument in args if argument != "--debug"]
         return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
+
+    def invoke(self, ctx):
+        with messages.exit_on_bad_input():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -94,11 +101,10 @@ def serve_command(
     """
     from twinned.app.cli.prediction import load_twin
 
-    with messages.exit_on_bad_input():
-        with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
-            from twinned.app.serve.app import make_app, make_server, open_listener
-        service = make_app(load_twin(model, key_file).model, model.name)
-        listener = open_listener(port)
+    with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
+        from twinned.app.serve.app import make_app, make_server, open_listener
+    service = make_app(load_twin(model, key_file).model, model.name)
+    listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
     warnings.simplefilter("ignore", UnknownCategoryWarning)  # which the responses have

@@ -223,7 +223,7 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
 
     Of each feature it has the value of the row, that of the known case, and the adjustment.
     """
-    columns: dict[str, list[object]] = {}
+    lines = []
     pairs = ((row, case) for row in explained for case in row.found.with_others)
     for row, case in pairs:
         cells: dict[str, object] = {"row": row.name, **row.numbers}
@@ -235,6 +235,5 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
             cells[f"{name} (adjustment)"] = case.adjustments.get(name)
         cells |= {"adjusted value": case.estimate, "weight": case.weight, "rows": case.count}
         cells["mean of shown cases"] = row.found.estimate
-        for name, cell in cells.items():
-            columns.setdefault(name, []).append(cell)
-    return columns
+        lines.append(cells)
+    return {name: [cells[name] for cells in lines] for name in lines[0]}
