@@ -246,11 +246,10 @@ def find_comparables(
     Of a transformed target, all values are in units of y.
     """
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
-    features = names if adjustments else None
-    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)
+    table = tabulate_comparables(fitted, queries, n, LEARNED, target=target)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
-        by_feature = table.iloc[:, -len(names) :].to_numpy()
+        by_feature = _adjustments(fitted, queries, table, target)
     return group_cases(table, by_feature, fitted.anchors, names)
 
 
