@@ -6,6 +6,7 @@ heavy libraries, are imported when they are called, so that `--help` is fast.
 
 import os
 import sys
+import traceback
 import warnings
 from typing import Annotated
 
@@ -15,13 +16,13 @@ from typer.core import TyperGroup
 from twinned._version import __version__
 from twinned.app.cli import messages, options
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option
-from twinned.exceptions import UnknownCategoryWarning, require_extra
+from twinned.exceptions import MissingExtraError, UnknownCategoryWarning, require_extra
 
 
 class _CommandGroup(TyperGroup):
-    """The commands, whose errors are reported as bad input.
+    """The commands, with the global option `--debug` before or after the name of a command.
 
-    The global option `--debug` may be before or after the name of a command.
+    An error is reported as bad input, with exit code 2, after a traceback with `--debug`.
     """
 
     def parse_args(self, ctx, args):
@@ -29,8 +30,15 @@ class _CommandGroup(TyperGroup):
         return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
 
     def invoke(self, ctx):
-        with messages.exit_on_bad_input():
+        try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of our output has closed it: no error of the input
+        except (ValueError, TypeError, OSError, MissingExtraError) as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            messages.print_error(error)
+            raise typer.Exit(2) from None
 
 
 app = typer.Typer(
@@ -74,7 +82,6 @@ def _twinned(
 
     Each command has its own help, such as twinned fit --help.
     """
-    messages.set_debug(debug)
 
 
 for _options in options.COMMANDS:

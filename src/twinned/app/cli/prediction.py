@@ -61,7 +61,7 @@ class LoadedTwin:
     @cached_property
     def categories(self) -> list[Sequence[object] | None]:
         """The known categories of each feature, None for a numeric one."""
-        schema = self.twin.fitted_.anchors.schema
+        schema = self.twin.schema_
         kinds = zip(schema.kinds, schema.categories, strict=True)
         return [None if kind == "numeric" else categories for kind, categories in kinds]
 
