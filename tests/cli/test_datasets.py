@@ -6,7 +6,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from twinned.app.cli.datasets import app
+from twinned.app.cli import app
 from twinned.datasets import KEYS, info
 
 needs_files = pytest.mark.skipif(
@@ -16,7 +16,7 @@ needs_files = pytest.mark.skipif(
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["datasets", *arguments], env={"COLUMNS": "200"})
 
 
 @pytest.fixture

@@ -344,7 +344,7 @@ def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
 
     result = run("fit", folder / "table.csv", "-t", "y", "-m", "twin", "-o", folder / "m.twin")
     twin = load(folder / "m.twin")
-    expected = describe_estimator(plain_estimator(twin, twin, 30, 0))
+    expected = describe_estimator(plain_estimator(twin, 30, 0))
     assert "min_samples_leaf=3" in expected
     assert expected in succeeded(result).stdout
 

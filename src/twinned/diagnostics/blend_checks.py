@@ -118,13 +118,12 @@ class DiagnosedRows(TrainingRows):
     ) -> None:
         """Fit a blend to the transformed target, without calibration."""
         y = transform.apply(np.where(self.censored, np.nan, self.y))
-        bounds = self.bounds if self.censored.any() else None
-        if bounds is not None:
-            bounds = transform.apply_bounds(bounds)
+        is_known = self.bounds is None or not self.censored.any()
+        bounds = () if is_known else transform.apply_bounds(self.bounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
-            blend.fit_blend(self.X, y, None, self.groups, *bounds or (), calibrate=False)
+            blend.fit_blend(self.X, y, None, self.groups, *bounds, calibrate=False)
 
 
 @dataclass
@@ -226,12 +225,12 @@ class BlendChecks:
         is_log, other = self.transform.is_log, TargetTransform(not self.transform.is_log)
         title = f"comparison with the {'target itself' if is_log else 'logarithm'}"
         left, seconds, y = self._remaining, self._seconds, self.known.y
-        names = [name for name in _without_networks(seconds) if 1.5 * seconds[name] + 2.0 <= left]
-        names = [name for name in names if POWER not in name]  # which need skewed values
-        if not names:
+        # without power transformations, which need skewed values; that of the lowest error is first
+        plain = (name for name in _without_networks(seconds) if POWER not in name)
+        name = next((name for name in plain if 1.5 * seconds[name] + 2.0 <= left), None)
+        if name is None:
             self.skipped[title] = "no time is left"
             return
-        name = names[0]  # of the lowest error
         self.progress(f"{title}: {name}")
         own = self._in_units(self.blend.out_of_fold()[name].to_numpy())
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]

@@ -192,13 +192,10 @@ def cross_validate_twin(
     return CrossValidation(X, values, twin, row_folds(len(values), _N_FOLDS, random_state))
 
 
-def plain_estimator(
-    twin: BaseTwin, fitted: BaseTwin, n_rows: int, random_state: int
-) -> BaseEstimator:
-    """Return the base estimator of a twin, unfitted and with the same settings, for plain rows.
+def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstimator:
+    """Return the base estimator of a fitted twin, unfitted, for plain rows.
 
-    `fitted` is a fitted clone of the twin; its `estimator_` has the settings of the default
-    estimator. `random_state` seeds an estimator that has no seed.
+    It has the same settings; `random_state` seeds an estimator that has no seed.
     """
     if not isinstance(twin, TwinRegressor):
         from twinned.neural import NeuralRegressor
@@ -207,7 +204,7 @@ def plain_estimator(
         return NeuralRegressor(**{k: v for k, v in twin.get_params().items() if k in names})
     if twin.estimator is None:
         leaf = max(2, min(_MIN_SAMPLES_LEAF, int(_MAX_LEAF_SHARE * n_rows)))
-        estimator = clone(fitted.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
+        estimator = clone(twin.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
     else:
         estimator = clone(twin.estimator)
     return set_unset_seeds(estimator, lambda: random_state)

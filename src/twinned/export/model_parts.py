@@ -18,9 +18,7 @@ Networks = NeuralDifferenceModel | PlainNetworks
 
 def read_schema(model: BaseEstimator) -> TableSchema:
     """The kinds and categories of the features; a regressor of scikit-learn has numbers only."""
-    if isinstance(model, BaseTwin):
-        return model.fitted_.anchors.schema
-    if isinstance(model, BaseNeural):
+    if isinstance(model, BaseTwin | BaseNeural):
         return model.schema_
     return TableSchema.all_numeric(int(model.n_features_in_))
 

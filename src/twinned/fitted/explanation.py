@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from twinned.fitted.adjustments import attribute
 from twinned.fitted.target import IDENTITY, TargetTransform
@@ -75,16 +76,15 @@ def tabulate_estimates(
     query, with the anchor −1, is the weighted mean of all other cases. Several outputs have rows of
     their own and a column `output`.
     """
-    anchor_y, n_outputs, row_weights = known_y[block.indices], known_y.shape[1], block.weights
+    n_outputs, row_weights = known_y.shape[1], block.weights
     if len(first) < len(codes):
-        block, anchor_y = _merge_copies(block, first, codes), anchor_y[:, first]
-        row_weights = row_weights[:, first]
+        block, row_weights = _merge_copies(block, first, codes), row_weights[:, first]
     counts = np.bincount(codes)[codes[block.indices]]
     order = np.lexsort((block.indices, block.distances, -row_weights), axis=-1)
     chosen, rest = order[:, :n], order[:, n:]
     rest_weights = np.take_along_axis(block.weights, rest, axis=1)
 
-    def flatten(values: Floats | Indices, last: Floats | Indices | None = None) -> np.ndarray:
+    def flatten(values: np.ndarray, last: ArrayLike | None = None) -> np.ndarray:
         """(query, anchor, output or 1) → one value per row of the table.
 
         `last` (query, output or 1) is that of all other cases, or None for their mean.
@@ -94,26 +94,23 @@ def tabulate_estimates(
             if last is None:
                 others = np.take_along_axis(values, rest[..., None], axis=1)
                 last = _weighted_mean(others, rest_weights)
-            parts.append(last[:, None])
+            parts.append(np.broadcast_to(last, (len(order), values.shape[2]))[:, None])
         each = np.concatenate(parts, axis=1).transpose(0, 2, 1)
         return np.broadcast_to(each, (len(order), n_outputs, each.shape[-1])).ravel()
 
-    def fill(value: float) -> Floats:
-        return np.full((len(order), 1), value)
-
-    estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
+    estimates, anchor_y = flatten(block.estimates), flatten(known_y[block.indices])
     n_cases = chosen.shape[1] + (rest.shape[1] > 0)
     n_rest = np.take_along_axis(counts, rest, axis=1).sum(axis=1, keepdims=True)
     table = pd.DataFrame(
         {
             "query": np.repeat(np.arange(rows.start, rows.stop), n_outputs * n_cases),
             "output": np.tile(np.repeat(np.arange(n_outputs), n_cases), len(order)),
-            "anchor": flatten(block.indices[..., None], fill(-1).astype(np.intp)),
+            "anchor": flatten(block.indices[..., None], -1),
             "anchor_y": anchor_y,
             "difference": difference(estimates, anchor_y),
             "estimate": estimates,
             "weight": flatten(block.weights[..., None], rest_weights.sum(axis=1, keepdims=True)),
-            "distance": flatten(block.distances[..., None], fill(np.nan)),
+            "distance": flatten(block.distances[..., None], np.nan),
             "count": flatten(counts[..., None], n_rest),
         }
     )
@@ -249,11 +246,10 @@ def find_comparables(
     Of a transformed target, all values are in units of y.
     """
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
-    features = names if adjustments else None
-    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features, target=target)
+    table = tabulate_comparables(fitted, queries, n, LEARNED, target=target)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
-        by_feature = table.iloc[:, -len(names) :].to_numpy()
+        by_feature = _adjustments(fitted, queries, table, target)
     return group_cases(table, by_feature, fitted.anchors, names)
 
 

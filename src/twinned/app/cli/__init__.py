@@ -6,6 +6,7 @@ heavy libraries, are imported when they are called, so that `--help` is fast.
 
 import os
 import sys
+import traceback
 import warnings
 from typing import Annotated
 
@@ -15,15 +16,29 @@ from typer.core import TyperGroup
 from twinned._version import __version__
 from twinned.app.cli import messages, options
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option
-from twinned.exceptions import UnknownCategoryWarning, require_extra
+from twinned.exceptions import MissingExtraError, UnknownCategoryWarning, require_extra
 
 
 class _CommandGroup(TyperGroup):
-    """The commands, with the global option `--debug` before or after the name of a command."""
+    """The commands, with the global option `--debug` before or after the name of a command.
+
+    An error is reported as bad input, with exit code 2, after a traceback with `--debug`.
+    """
 
     def parse_args(self, ctx, args):
         others = [argument for argument in args if argument != "--debug"]
         return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of our output has closed it: no error of the input
+        except (ValueError, TypeError, OSError, MissingExtraError) as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            messages.print_error(error)
+            raise typer.Exit(2) from None
 
 
 app = typer.Typer(
@@ -67,7 +82,6 @@ def _twinned(
 
     Each command has its own help, such as twinned fit --help.
     """
-    messages.set_debug(debug)
 
 
 for _options in options.COMMANDS:
@@ -94,11 +108,10 @@ def serve_command(
     """
     from twinned.app.cli.prediction import load_twin
 
-    with messages.exit_on_bad_input():
-        with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
-            from twinned.app.serve.app import make_app, make_server, open_listener
-        service = make_app(load_twin(model, key_file).model, model.name)
-        listener = open_listener(port)
+    with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
+        from twinned.app.serve.app import make_app, make_server, open_listener
+    service = make_app(load_twin(model, key_file).model, model.name)
+    listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
     warnings.simplefilter("ignore", UnknownCategoryWarning)  # which the responses have

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from twinned.app.cli.messages import exit_on_bad_input, make_table, progress_bar
+from twinned.app.cli.messages import make_table, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
@@ -38,8 +38,7 @@ def list_command(as_json: AsJson = False) -> None:
 
     Example: twinned datasets list
     """
-    with exit_on_bad_input():
-        summaries = [_summary(info(key), _location(info(key))) for key in KEYS]
+    summaries = [_summary(info(key), _location(info(key))) for key in KEYS]
     if as_json:
         _print_json(summaries)
         return
@@ -64,13 +63,12 @@ def fetch_command(
     Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
     """
     paths = {}
-    with exit_on_bad_input():
-        # All keys are checked before the first download.
-        records = list(dict.fromkeys(info(key) for key in _selected_keys(keys, all_sets)))
-        with progress_bar(len(records)) as begin_step:
-            for record in records:
-                begin_step(f"fetching {record.key}")
-                paths[record.key] = fetch(record.key)
+    # All keys are checked before the first download.
+    records = list(dict.fromkeys(info(key) for key in _selected_keys(keys, all_sets)))
+    with progress_bar(len(records)) as begin_step:
+        for record in records:
+            begin_step(f"fetching {record.key}")
+            paths[record.key] = fetch(record.key)
     if as_json:
         _print_json([{"key": key, "path": path and str(path)} for key, path in paths.items()])
         return
@@ -89,10 +87,9 @@ def show_command(
 
     Example: twinned datasets show RCL
     """
-    with exit_on_bad_input():
-        record = info(key)
-        _, location = locate(record)
-        rows = None if location == "absent" else _first_rows(record)
+    record = info(key)
+    _, location = locate(record)
+    rows = None if location == "absent" else _first_rows(record)
     if as_json:
         details = _facts(record, "target", "columns", "source", "file", "sha256", "url", "notes")
         _print_json(_summary(record, location) | details | {"first_rows": rows})

@@ -72,16 +72,16 @@ def explain_command(options: ExplainOptions) -> None:
         explained = _explain(options, table, loaded, X)
     facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
     content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
-    if path is not None and path.suffix.lower() == ".json":
-        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
-    elif path is not None:
-        prediction.write_table(path, grid_columns(explained), options.digits)
-    if output is not None:
+    if path is None:
+        text = "" if options.as_json else _format_text(explained, loaded)
+    else:
+        if path.suffix.lower() == ".json":
+            write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+        else:
+            prediction.write_table(path, grid_columns(explained), options.digits)
         each = f"with at most {messages.counted(options.k, 'known case')} each"
         text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
         content = facts | {"rows": len(explained), "output": str(output)}
-    else:
-        text = "" if options.as_json else _format_text(explained, loaded)
     messages.print_result(content, text, options.as_json)
     if len(explained) < len(selected):
         more = f"the first {len(explained)} of {len(selected):,} rows are explained"
@@ -223,7 +223,7 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
 
     Of each feature it has the value of the row, that of the known case, and the adjustment.
     """
-    columns: dict[str, list[object]] = {}
+    lines = []
     pairs = ((row, case) for row in explained for case in row.found.with_others)
     for row, case in pairs:
         cells: dict[str, object] = {"row": row.name, **row.numbers}
@@ -235,6 +235,5 @@ def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
             cells[f"{name} (adjustment)"] = case.adjustments.get(name)
         cells |= {"adjusted value": case.estimate, "weight": case.weight, "rows": case.count}
         cells["mean of shown cases"] = row.found.estimate
-        for name, cell in cells.items():
-            columns.setdefault(name, []).append(cell)
-    return columns
+        lines.append(cells)
+    return {name: [cells[name] for cells in lines] for name in lines[0]}

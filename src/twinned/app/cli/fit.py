@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from joblib import cpu_count
 from sklearn import ensemble
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
@@ -18,15 +19,21 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from twinned import save
+from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.app.cli import messages
 from twinned.app.cli.advise import leaderboard_lines
 from twinned.app.cli.options import MODELS, FitOptions, check_output_path, read_key
 from twinned.app.cli.training_data import TrainingData, read_training_data
+from twinned.app.report.collect import leaderboard_content
 from twinned.app.tables.frames import first_missing
+from twinned.diagnostics.blend_checks import DiagnosedRows
+from twinned.diagnostics.data_checks import suggest_logarithm
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
+from twinned.diagnostics.recommendation import choose_model, describe_estimator, describe_failure
+from twinned.diagnostics.twin_checks import plain_estimator
 from twinned.estimators.target import LogTargetRegressor, split_target
 from twinned.exceptions import UnknownCategoryWarning
+from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.formatting import aligned, format_number
@@ -87,8 +94,6 @@ def _check_data(options: FitOptions, data: TrainingData) -> None:
 
 def _note_logarithm(data: TrainingData) -> None:
     """Print the finding that the logarithm of the target is predicted better, if it is."""
-    from twinned.diagnostics.data_checks import suggest_logarithm
-
     finding = suggest_logarithm(data.X[data.is_known], data.y[data.is_known])
     if finding is not None:
         messages.print_message("note", str(finding))
@@ -99,13 +104,6 @@ def _note_logarithm(data: TrainingData) -> None:
 
 def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the recommended model of a blend, as `twinned advise` does, and its results."""
-    from joblib import cpu_count
-
-    from twinned import AutoTwinRegressor
-    from twinned.app.report.collect import leaderboard_content
-    from twinned.diagnostics.blend_checks import DiagnosedRows
-    from twinned.diagnostics.recommendation import choose_model
-
     transform = TargetTransform(options.log_target)
     blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
     blend.set_params(n_jobs=options.jobs or cpu_count())
@@ -131,8 +129,6 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
 
 def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
     """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
-    from twinned import NearestAnchors, TwinRegressor
-
     anchors: str | NearestAnchors = "all"
     if options.n_anchors is not None:
         metric = "nan_euclidean" if missing_values else "euclidean"
@@ -153,7 +149,6 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
 
 
 def _base_estimator(model: str) -> BaseEstimator | None:
-
     estimators = {
         "forest": ensemble.RandomForestRegressor(100, min_samples_leaf=2),
         "extra-trees": ensemble.ExtraTreesRegressor(100, min_samples_leaf=2),
@@ -169,9 +164,7 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 
     The settings are those of the twin; categories are one-hot encoded.
     """
-    from twinned.diagnostics.twin_checks import plain_estimator
-
-    plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
+    plain = plain_estimator(twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
         one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         categorical = list(X.select_dtypes("category").columns)
@@ -182,9 +175,7 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
     return TransformedTargetRegressor(plain, func=np.log, inverse_func=np.exp)
 
 
-def _fit_rows(
-    options: FitOptions, data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice
-) -> None:
+def _fit_rows(data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice) -> None:
     """Fit a twin to rows of the training data."""
     bounds = {name: bound[rows] for name, bound in data.bounds.items()}
     model.fit(data.X.iloc[rows], data.y[rows], **bounds)
@@ -195,13 +186,13 @@ def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]
     known = np.flatnonzero(data.is_known)
     codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
     make = partial(make_twin, options, missing_values=bool(data.X.isna().any(axis=None)))
-    twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
+    twin, folds = make(len(known)), []
     if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
     with messages.progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
-        _fit_rows(options, data, twin, slice(None))
+        _fit_rows(data, twin, slice(None))
         seconds = round(time.perf_counter() - start, 3)
         if codes is not None:
             split_target(twin)[0].set_groups(codes)
@@ -232,10 +223,6 @@ def _cross_validate(
         `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator; and
         `summary`, where the twin is no better than the mean.
     """
-    from twinned.diagnostics.recommendation import describe_estimator, describe_failure
-    from twinned.diagnostics.twin_checks import plain_estimator
-    from twinned.fitted.conformal import CrossCalibrated
-
     censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
     by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
@@ -249,7 +236,7 @@ def _cross_validate(
             if data.groups is not None:  # in no group of the held-out rows
                 others = censored[~np.isin(data.groups[censored], data.groups[known[test]])]
             model = make(len(train))
-            _fit_rows(options, data, model, np.concatenate([known[train], others]))
+            _fit_rows(data, model, np.concatenate([known[train], others]))
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
@@ -266,7 +253,7 @@ def _cross_validate(
         CrossCalibrated(*parts, random_state=options.seed).store_in()
     scores = {
         "folds": len(folds),
-        "plain": describe_estimator(plain_estimator(whole, whole, len(y), options.seed)),
+        "plain": describe_estimator(plain_estimator(whole, len(y), options.seed)),
         "rmse_twin": rmse(by_twin, y),
         "rmse_plain": rmse(by_plain, y),
         "rmse_mean": rmse(predict_mean(y), y),  # the same as in `twinned advise`

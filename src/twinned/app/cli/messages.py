@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from twinned.app.tables.table import TableError
-from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,34 +25,14 @@ if TYPE_CHECKING:
 # Warnings for developers, which a user of the command line cannot act on.
 _DEVELOPER_WARNINGS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
 
-_debug = False
 
-
-def set_debug(enabled: bool) -> None:
-    """Set whether `exit_on_bad_input` also prints tracebacks, as with `--debug`."""
-    global _debug
-    _debug = enabled
-
-
-@contextmanager
-def exit_on_bad_input() -> Iterator[None]:
-    """Turn an error into a line on stderr and exit code 2, after a traceback with `--debug`.
-
-    Each of several problems of a table has its line.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # the reader of our output has closed it: no error of the input
-    except (ValueError, TypeError, OSError, MissingExtraError) as error:
-        if _debug:
-            traceback.print_exception(error)
-        message = str(error) or type(error).__name__
-        if isinstance(error, OSError) and error.filename and error.strerror:
-            message = f"{error.filename}: {error.strerror}."
-        for line in message.splitlines() if isinstance(error, TableError) else [message]:
-            print_message("error", line)
-        raise typer.Exit(2) from None
+def print_error(error: Exception) -> None:
+    """Print an error in one line on stderr; each of several problems of a table has its line."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        message = f"{error.filename}: {error.strerror}."
+    for line in message.splitlines() if isinstance(error, TableError) else [message]:
+        print_message("error", line)
 
 
 @contextmanager

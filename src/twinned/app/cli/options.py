@@ -18,7 +18,6 @@ from typing import Annotated, ClassVar, get_type_hints
 
 import typer
 
-from twinned.app.cli.messages import exit_on_bad_input
 from twinned.app.tables.table import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
@@ -60,9 +59,8 @@ def make_command(options: type) -> Callable[..., None]:
     """Return the function of a command for `typer`, whose parameters are the fields of `options`.
 
     `FitOptions` are those of `twinned fit`, which calls `fit_command` in the module `fit`: it is
-    imported then, and its errors are reported as bad input. The help of the command is the
-    docstring of the class. A field without a help text has that of its name in the docstring of the
-    class or a parent.
+    imported then. The help of the command is the docstring of the class. A field without a help
+    text has that of its name in the docstring of the class or a parent.
     """
     name = options.__name__.removesuffix("Options").lower()
     hints = get_type_hints(options, include_extras=True)
@@ -81,8 +79,7 @@ def make_command(options: type) -> Callable[..., None]:
         signature.append(parameter.replace(annotation=annotation))
 
     def command(**values: object) -> None:
-        with exit_on_bad_input():
-            vars(import_module(f"twinned.app.cli.{name}"))[f"{name}_command"](options(**values))
+        vars(import_module(f"twinned.app.cli.{name}"))[f"{name}_command"](options(**values))
 
     command.__name__, command.__doc__ = name, description
     command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]

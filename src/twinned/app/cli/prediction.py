@@ -61,7 +61,7 @@ class LoadedTwin:
     @cached_property
     def categories(self) -> list[Sequence[object] | None]:
         """The known categories of each feature, None for a numeric one."""
-        schema = self.twin.fitted_.anchors.schema
+        schema = self.twin.schema_
         kinds = zip(schema.kinds, schema.categories, strict=True)
         return [None if kind == "numeric" else categories for kind, categories in kinds]
 
@@ -111,11 +111,11 @@ class LoadedTwin:
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows
                     warnings.simplefilter("ignore", ShiftWarning)
-                ends = self.transform.invert(self.twin.predict_interval(X, wanted.interval))
+                ends = self.model.predict_interval(X, wanted.interval)
             columns |= dict(zip(("low", "high"), ends.T, strict=True))
         if levels := wanted.levels:
             self._require_calibration("--quantiles")
-            values = self.transform.invert(self.twin.predict_quantiles(X, [*levels.values()]))
+            values = self.model.predict_quantiles(X, [*levels.values()])
             columns |= dict(zip(levels, values.T, strict=True))
         if wanted.bounds is not None:
             numbers = {name for name in columns if not name.startswith("std")}

@@ -75,7 +75,7 @@ def number_format(prediction: float, found: ComparableCases) -> str:
     """A format with the same decimals for all values, so that they sum to each other."""
     known_y = [abs(value) for case in found.with_others for value in (case.known, case.estimate)]
     largest = max(abs(prediction), *known_y)
-    if largest == 0 or not 1e-6 <= largest < 1e12:
+    if not 1e-6 <= largest < 1e12:
         return ".3e"
     return f",.{max(0, 3 - math.floor(math.log10(largest)))}f"
 

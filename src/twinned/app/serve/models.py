@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.resources import files
@@ -304,12 +304,13 @@ class RequestSchema:
 
         The lines are those that `twinned predict` prints.
         """
-        return [
-            unknown_categories(feature.name, new)
-            for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
-            if feature.categories is not None
-            and (new := new_categories(feature.categories, values))
-        ]
+        lines = []
+        for feature, values in zip(self.features, zip(*rows, strict=True), strict=True):
+            if feature.categories is not None:
+                known = {*feature.categories, None}
+                new = [value for value in dict.fromkeys(values) if value not in known]
+                lines += [unknown_categories(feature.name, new)] if new else []
+        return lines
 
     def to_table(self, rows: ParsedRows, *, with_names: bool = False) -> np.ndarray | pd.DataFrame:
         """Return parsed rows as the input of `predict`; a missing value becomes NaN.
@@ -318,20 +319,10 @@ class RequestSchema:
         """
         if self.is_all_numeric and not (with_names and self.named):
             return np.array(rows, dtype=float)
+        numeric = [feature.name for feature in self.features if feature.categories is None]
         table = pd.DataFrame(rows, columns=self.names, dtype=object)
-        for name, categories, *_ in self.features:
-            if categories is None:
-                table[name] = table[name].astype(float)
-            else:
-                all_categories = [*categories, *new_categories(categories, table[name])]
-                table[name] = pd.Categorical(table[name], all_categories)
+        table = table.astype(dict.fromkeys(numeric, float))
         return table if self.named else table.to_numpy()
-
-
-def new_categories(categories: list[Any], values: Iterable[Value]) -> list[Value]:
-    """Return the different categories of parsed values that are not known."""
-    known_values = {*categories, None}
-    return [value for value in dict.fromkeys(values) if value not in known_values]
 
 
 def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:

@@ -107,11 +107,11 @@ class PredictionService:
         """
         X, twin = self.schema.to_table(rows), self._twin
         with refuse_value_errors():
-            raw = partial(twin.predict, return_std=True)
-            parts = (twin.predict_error_scale if intervals else raw)(X)
-            if self._target == IDENTITY:
-                return np.column_stack([parts[0], *parts])
-            return np.column_stack([self._target.predict(twin.fitted_, twin.encode(X)), *parts])
+            parts = twin.predict_error_scale(X) if intervals else twin.predict(X, return_std=True)
+            value = parts[0]
+            if self._target != IDENTITY:
+                value = self._target.predict(twin.fitted_, twin.encode(X))
+        return np.column_stack([value, *parts])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
@@ -175,19 +175,15 @@ def _describe_input(
         values = anchors[each.name]
         described = {"choices": each.labels, "ordered": each.ordered}
     present = values[~np.isnan(values)]
-    is_known = len(present) >= (len(values) / 2 if allow_missing else 1)
-    middle = _initial_value(each, present) if is_known else None
+    middle: float | str | None = None
+    if len(present) >= (len(values) / 2 if allow_missing else 1):
+        middle = float(np.median(present))
+        if isinstance(each, InputDate):
+            date, has_time = EPOCH + timedelta(days=middle), "hour" in each.features
+            middle = date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
+        elif each.labels is not None:
+            middle = each.labels[int(np.argmax(np.bincount(present.astype(np.intp))))]
     return {"name": each.name, **described, "middle": middle}
-
-
-def _initial_value(each: InputFeature | InputDate, present: Floats) -> float | str:
-    if isinstance(each, InputDate):
-        date = EPOCH + timedelta(days=float(np.median(present)))
-        has_time = "hour" in each.features
-        return date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
-    if each.labels is None:
-        return float(np.median(present))
-    return each.labels[int(np.argmax(np.bincount(present.astype(np.intp))))]
 
 
 def _call(function: Callable[..., T], *arguments: object) -> T:

@@ -198,8 +198,7 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
     A model fitted in Python may have categories that are numbers.
     """
     by_text = {str(category): category for category in categories}
-    numbers = (category for category in categories if isinstance(category, int | float))
-    by_number: dict[float | None, Any] = {number: number for number in numbers}
+    by_number: dict[Any, Any] = {each: each for each in categories if isinstance(each, int | float)}
 
     def match(cell: str, number: float | None) -> Any:
         if is_missing(cell) and cell not in by_text:

@@ -101,9 +101,7 @@ class _TwinGraph:
         """
         assert self._state.local_weights is not None
         assert self._state.errors is not None
-        metric = self._state.anchors.metric
-        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
-        weights = self._process_weights(distances, self._state.local_weights.power)
+        weights = self._process_weights(query, self._state.local_weights.power)
         if (given := self._state.anchors.weights) is not None:
             weights = weights * self._graph.constant(given)
         shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
@@ -200,16 +198,16 @@ class _TwinGraph:
                 distances = self._distances(query, "nan_euclidean")
             return _inverse_of_known(distances)
         if type(strategy) is GPWeights:
-            metric = self._state.anchors.metric
-            distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
-            return self._process_weights(distances, strategy.power).take(indices)
+            return self._process_weights(query, strategy.power).take(indices)
         way_out = "use weights 'uniform' or 'distance', or GPWeights()"
         return refuse(f"its weights are {strategy!r}", way_out)
 
-    def _process_weights(self, distances: Tensor, power: float) -> Tensor:
+    def _process_weights(self, query: Tensor, power: float) -> Tensor:
         """(anchor,) powers of inverse variances of y at the query, given each anchor."""
+        metric = self._state.anchors.metric
+        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
         correlation = regressors.add_matern(distances * distances)
-        total = (1.0 + self._state.anchors.metric.noise) ** 2
+        total = (1.0 + metric.noise) ** 2
         return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
