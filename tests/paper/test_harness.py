@@ -83,7 +83,7 @@ INCOMPLETE = {"accuracy_neural", "active_learning", "anchor_weights", "uncertain
 BENCHMARKS = [
     "accuracy_auto", "accuracy_neural", "accuracy_trees", "active_learning", "advice",
     "anchor_weights", "as_published", "comparables", "neural_fit", "neural_folds",
-    "neural_partners", "table4", "table5_tuned", "table5_untuned", "tree_default",
+    "neural_partners", "noise_scale", "table4", "table5_tuned", "table5_untuned", "tree_default",
     "tree_iterations", "uncertainty",
 ]  # fmt: skip
 
