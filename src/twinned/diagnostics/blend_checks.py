@@ -118,8 +118,8 @@ class DiagnosedRows(TrainingRows):
     ) -> None:
         """Fit a blend to the transformed target, without calibration."""
         y = transform.apply(np.where(self.censored, np.nan, self.y))
-        is_known = self.bounds is None or not self.censored.any()
-        bounds = () if is_known else transform.apply_bounds(self.bounds)
+        has_limits = self.censored.any()
+        bounds = transform.apply_bounds(self.bounds) if self.bounds and has_limits else ()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
