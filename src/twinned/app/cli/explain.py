@@ -126,15 +126,14 @@ def _explain(
     wanted = ResultColumns(interval=confidence, applicability=True)
     columns = loaded.predict_columns(X, wanted)
     applicability = columns.pop("applicability")
-    labels = table.row_names(options.label)
+    labels, rows = table.row_names(options.label), np.asarray(X, dtype=object)
     explained = []
     for i, found in enumerate(_find_cases(loaded, X, options.k)):
         numbers = {name: float(column[i]) for name, column in columns.items()}
         estimates = [case.estimate for case in found.with_others]
         if not np.isfinite([*numbers.values(), *estimates]).all():
             raise ValueError(f"{labels[i]}: the prediction is not a finite number.")
-        row = np.asarray(X, dtype=object)[i]
-        values = dict(zip(found.cases[0].values, map(_plain, row), strict=True))
+        values = dict(zip(found.cases[0].values, map(_plain, rows[i]), strict=True))
         explained.append(
             ExplainedRow(table.lines[i], labels[i], numbers, applicability[i], values, found)
         )
