@@ -82,7 +82,7 @@ def test_only_the_table_is_written_on_request(tmp_path):
 INCOMPLETE = {"accuracy_neural", "active_learning", "anchor_weights", "uncertainty"}
 BENCHMARKS = [
     "accuracy_auto", "accuracy_neural", "accuracy_trees", "active_learning", "advice",
-    "anchor_weights", "as_published", "comparables", "neural_fit", "neural_folds",
+    "anchor_weights", "as_published", "blend_weights", "comparables", "neural_fit", "neural_folds",
     "neural_partners", "noise_scale", "table4", "table5_tuned", "table5_untuned", "tree_default",
     "tree_iterations", "uncertainty",
 ]  # fmt: skip

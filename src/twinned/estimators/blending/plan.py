@@ -459,7 +459,8 @@ class CostModel(NamedTuple):
         if spec.one_fit and spec.name in _GPS:  # the search in a fold starts from that of all rows
             n_rows, p = min(self.n_rows, SIZES[spec.effort].gp_rows // 2), self.n_columns
             few = self.n_rows * (1 - 1 / self.n_folds) < _ROWS_PER_FEATURE * p
-            return one + rounds * (one if few else _FOLD_STEPS * _likelihood_seconds(n_rows, p))
+            fold = one if few else _FOLD_STEPS * _likelihood_seconds(n_rows, p)
+            return one + rounds * (fold + 0.03)
         return one * (1 + self.n_folds / 2 if spec.one_fit else rounds) + 0.05
 
     def _one_fit(self, spec: MemberSpec) -> float:
