@@ -86,8 +86,8 @@ _GPS = ("gp_matern", "gp_rbf")
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 
 
-# A member with each of its efforts, largest first → the share of the remaining time for it.
-_Limits = dict[MemberSpec, float]
+# A member with each of its efforts, largest first, and the share of the remaining time for it.
+_Limits = list[tuple[MemberSpec, float]]
 
 
 class MemberResult(NamedTuple):
@@ -154,8 +154,8 @@ class MemberFits:
 
         def run(order: list[_Limits]) -> None:
             for limits in order:
-                spec = next(iter(limits))  # with the largest effort
-                if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
+                spec = limits[0][0]  # with the largest effort
+                if spec in pending and any(clock.fits(*limit) for limit in limits):
                     results.extend(self._run_largest(limits, clock, required=not results))
                     pending.remove(spec)
 
@@ -164,7 +164,7 @@ class MemberFits:
         self._raise_efforts(screened, results, clock, _FIRST_SHARE)
         # then those that leave time for others; once more, as these may be quicker than expected
         shares = [(spec, share) for share in (_FIRST_SHARE, 1.0, 1.0) for spec in pending]
-        run([dict.fromkeys(self._efforts(spec), share) for spec, share in shares])
+        run([[(own, share) for own in self._efforts(spec)] for spec, share in shares])
         self._raise_efforts(specs, results, clock, 1.0)
         least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
         pending.sort(key=lambda spec: least[spec.label])
@@ -242,10 +242,11 @@ class MemberFits:
         by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
         first = []
         for efforts in (self._efforts(by_name[name]) for name in _FIRST_SHARES if name in by_name):
-            least, (share, least_share) = efforts[-1], _FIRST_SHARES[efforts[0].name]
+            *larger, least = efforts
+            share, least_share = _FIRST_SHARES[least.name]
             if is_short or least.screened:
                 share = 0.0 if least.screened else share
-                first.append({**dict.fromkeys(efforts, share), least: least_share})
+                first.append([*((own, share) for own in larger), (least, least_share)])
         return first
 
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
@@ -263,12 +264,12 @@ class MemberFits:
         `limits` has the shares of all efforts, largest first. Where the first fold takes longer
         than expected, less effort follows.
         """
-        for spec, share in limits.items():
+        for spec, share in limits:
             if not clock.fits(spec, share):
                 continue
             results = self._run_one(spec, clock, required=required)
             if results or spec.label not in self.too_slow:
-                for other in limits if results else ():
+                for other, _ in limits if results else ():
                     self.skipped.pop(other.label, None)
                 return results
         return []
