@@ -182,15 +182,13 @@ def choose_transform(
 ) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
-    It is chosen by these rows, without those of weight zero.
+    It is chosen by these rows.
     """
     from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
 
     if y.size > len(y):
         raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
     check_consistent_length(X, y, sample_weight, groups)
-    if sample_weight is not None:
-        rows = rows[np.asarray(sample_weight)[rows] > 0]
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
     parts = X, y.ravel(), sample_weight, groups
     X, y, *given = (part if part is None else safe_indexing(part, rows) for part in parts)

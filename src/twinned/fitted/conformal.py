@@ -366,8 +366,7 @@ class CrossCalibrated(_BaseCalibrated):
         """
         included = ~np.isin(self._rows, held_out)
         known_X, known_y = training
-        known = encode_table(self.model, known_X)
-        neighbors = NeighborFeatures.of(known, known_y, self.model)
+        neighbors = NeighborFeatures.of(encode_table(self.model, known_X), known_y, self.model)
         scale = self._fit_scale(self.width, included)
         calibration = Calibration(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)

@@ -202,13 +202,12 @@ class MemberFits:
         tried for censored rows either. Where all values of y are equal, ridge regression is enough,
         or else the quickest member.
         """
-        rows, cost = self.rows, self._cost_model(1)
+        rows, y, cost = self.rows, self.rows.y, self._cost_model(1)
         specs = [spec.for_table(rows.matrix.shape[1]) for spec in specs]
-        columns = np.column_stack([rows.matrix[:, rows.schema.numeric], rows.y])
+        columns = np.column_stack([rows.matrix[:, rows.schema.numeric], y])
         if rows.bounds is not None or not skewed_columns(columns).any():
             names = {spec.name for spec in specs}
             specs = [spec for spec in specs if spec.plain.name not in names - {spec.name}]
-        y = rows.y
         if rows.bounds is not None or np.ptp(y) > 0:
             return specs
         chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
@@ -241,8 +240,8 @@ class MemberFits:
         """
         by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
         first = []
-        for efforts in (self._efforts(by_name[name]) for name in _FIRST_SHARES if name in by_name):
-            *larger, least = efforts
+        names = [name for name in _FIRST_SHARES if name in by_name]
+        for *larger, least in (self._efforts(by_name[name]) for name in names):
             share, least_share = _FIRST_SHARES[least.name]
             if is_short or least.screened:
                 share = 0.0 if least.screened else share
@@ -395,8 +394,7 @@ def _run_task(
             if prediction is not None and not np.isfinite(prediction).all():
                 raise UnsuitableDataError("its out-of-fold predictions are not finite")
             seconds = fitted - start, (time.perf_counter() - fitted) / share
-            kept = member if fold < 0 else None
-            return spec.label, _TaskResult(fold, kept, prediction, *seconds)
+            return spec.label, _TaskResult(fold, member if fold < 0 else None, prediction, *seconds)
     except _FAILURES as error:
         return spec.label, f"failed: {error}"
 

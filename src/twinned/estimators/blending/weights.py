@@ -58,11 +58,9 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     array([0.5, 0.5, 0. ])
     """
     rng = np.random.RandomState(0)
-    samples = [errors[rng.randint(len(errors), size=len(errors))] for _ in range(_BAGS)]
-    selected = [
-        greedy_selection(sample, _GREEDY_ROUNDS, _GREEDY_GAIN, stop_early=True)
-        for sample in samples
-    ]
+    draws = rng.randint(len(errors), size=(_BAGS, len(errors)))
+    limits = _GREEDY_ROUNDS, _GREEDY_GAIN
+    selected = [greedy_selection(errors[rows], *limits, stop_early=True) for rows in draws]
     weights: Floats = np.mean(selected, axis=0)
     return weights / weights.sum()
 
