@@ -190,8 +190,8 @@ def choose_transform(
         raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
     check_consistent_length(X, y, sample_weight, groups)
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
-    parts = X, y.ravel(), sample_weight, groups
-    X, y, *given = (part if part is None else safe_indexing(part, rows) for part in parts)
+    X, y = safe_indexing(X, rows), y.ravel()[rows]
+    given = [own if own is None else safe_indexing(own, rows) for own in (sample_weight, groups)]
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
