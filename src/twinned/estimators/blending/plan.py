@@ -11,8 +11,9 @@ first, and again with more at the end if time remains. The expected time is that
 corrected by the time of the members that have been fitted; where a member is fitted in each fold,
 the first folds correct it once more.
 
-Of a wide table, members of the least effort have the most important features. Each fold selects its
-own, without the rows that it holds out: out-of-fold errors are those of the whole procedure.
+Of wide tables, Gaussian processes, boosting and extremely randomized trees of the least effort have
+the most important features, and all categorical ones. Each fold selects its own, without the rows
+that it holds out: out-of-fold errors are those of the whole procedure.
 
 Of a member and the same with power transformations, which is tried for skewed rows only, the one
 with the lower out-of-fold error is kept.
