@@ -231,6 +231,13 @@ def test_modules_are_the_files_of_the_package():
     assert sorted(module for module, _ in modules) == sorted(files)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_results_that_are_cited_exist(page):
+    cited = re.findall(r"`(benchmarks/results/[^`]+)`", page.read_text(encoding="utf-8"))
+    former = {"benchmarks/results/semi_supervised_neural.csv"}  # converted
+    assert [name for name in cited if not (ROOT / name).exists() and name not in former] == []
+
+
 def test_table_of_data_sets_matches_the_registry():
     text = (ROOT / "docs" / "data-sets.md").read_text(encoding="utf-8")
     paper, standard = (cells(part)[2:] for part in text.split("## UCI standard splits"))

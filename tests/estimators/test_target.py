@@ -92,10 +92,18 @@ def test_nothing_is_below_zero_with_the_logarithm():
 
 def test_the_transformation_is_chosen_by_errors_of_y():
     rows, signs = np.arange(70), np.where(X[:, 1] > 0, 1.0, -1.0)
-    assert choose_transform(X, Y, rows, None) == "log"
-    assert choose_transform(X, LOG_Y + 5, rows, None) is None
+    assert choose_transform(X, Y, rows) == "log"
+    assert choose_transform(X, LOG_Y + 5, rows) is None
     skewed = 5 * np.sinh(2 * X[:, 0] + signs) + 0.1 * rng.normal(size=70)
-    assert choose_transform(X, skewed, rows, np.arange(70) // 2) in ("power", None)
+    assert choose_transform(X, skewed, rows, None, np.arange(70) // 2) in ("power", None)
+
+
+def test_the_transformation_is_chosen_by_weighted_rows():
+    both_X, both_y = np.concatenate([X, X + 0.01]), np.concatenate([Y, 1e5 * (LOG_Y + 5)])
+    for number, name in enumerate(["log", None]):
+        weight = np.repeat(np.arange(2) == number, 70).astype(float)
+        model = TransformedTargetTwin(TwinRegressor(Ridge()))
+        assert model.fit(both_X, both_y, sample_weight=weight).target_transform_ == name
 
 
 def test_the_transformation_that_is_chosen_is_used():
@@ -148,6 +156,7 @@ def test_several_outputs():
         (LogTargetRegressor(Ridge()), Y, TypeError, "must be a twin, or end with one, not Ridge"),
         (TransformedTargetTwin(BLEND, "sqrt"), Y, ValueError, "'auto', 'log', 'power' or None"),
         (LogTargetRegressor(BLEND), np.where(Y > 1e5, Y, np.nan), ValueError, "NaN"),
+        (TransformedTargetTwin(BLEND), np.tile(Y[:, None], 2), ValueError, "single output, not 2"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(model, y, error, message):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
@@ -80,7 +80,8 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
         if name == "auto":
-            name = choose_transform(X, bounds.lower, rows, fit_params.get("groups"))
+            given = [fit_params.get(part) for part in ("sample_weight", "groups")]
+            name = choose_transform(X, bounds.lower, rows, *given)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         super().fit(X, fitted_y, **ends, **fit_params)
@@ -176,24 +177,29 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(X: Any, y: Floats, rows: Indices, groups: Any) -> str | None:
+def choose_transform(
+    X: Any, y: Floats, rows: Indices, sample_weight: Any = None, groups: Any = None
+) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
     It is chosen by these rows.
     """
     from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
 
+    if y.size > len(y):
+        raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
+    check_consistent_length(X, y, sample_weight, groups)
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
-    X, y = safe_indexing(X, rows), y[rows]
-    groups = None if groups is None else np.asarray(groups)[rows]
+    X, y = safe_indexing(X, rows), y.ravel()[rows]
+    given = [own if own is None else safe_indexing(own, rows) for own in (sample_weight, groups)]
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
         blend = AutoTwinRegressor(members=_MEMBERS, cv=5, random_state=0)
-        table = blend.fit_blend(X, target.apply(y), None, groups, calibrate=False).out_of_fold()
+        table = blend.fit_blend(X, target.apply(y), *given, calibrate=False).out_of_fold()
         known, predicted = table[["y", "prediction"]].to_numpy().T
         error = target.invert_mean(predicted, known) - target.invert(known)
-        errors[name] = float(np.sqrt(np.mean(error**2)))
+        errors[name] = float(np.sqrt(np.average(error**2, weights=blend.anchor_weights_)))
     best = min(errors, key=lambda name: errors[name])
     return best if errors[best] <= (1 - _LEAST_GAIN) * errors[None] else None
 

@@ -232,9 +232,9 @@ def _predict_held_out(models, final, X, y, folds):
     for number, (model, (_, rows)) in enumerate(zip(models, folds, strict=True)):
         mean[rows], std[rows] = predict_with_std(model, safe_indexing(X, rows))
         fold[rows] = number
-    powers = [getattr(model, "local_power_", 0.0) for model in (final, models[0])]
-    if powers[0] and not powers[1] and len(final.anchors_y_) == np.isfinite(fold).sum():
-        mean += LocalErrors(final.fitted_.anchors, y - mean, fold).predict(powers[0])
+    power, *others = [getattr(model, "local_power_", 0.0) for model in (final, *models)]
+    if power and not any(others) and len(final.anchors_y_) == np.isfinite(fold).sum():
+        mean += LocalErrors(final.fitted_.anchors, y - mean, fold).predict(power)
     return mean, std
 
 
@@ -366,8 +366,7 @@ class CrossCalibrated(_BaseCalibrated):
         """
         included = ~np.isin(self._rows, held_out)
         known_X, known_y = training
-        known = encode_table(self.model, known_X)
-        neighbors = NeighborFeatures.of(known, known_y, self.model)
+        neighbors = NeighborFeatures.of(encode_table(self.model, known_X), known_y, self.model)
         scale = self._fit_scale(self.width, included)
         calibration = Calibration(self.scores[included], scale, neighbors)
         mean, std = predict_with_std(model, X)

@@ -47,10 +47,8 @@ class TargetTransform(NamedTuple):
         """Values in units of y; an infinite value is one."""
         if self.scaling is not None:
             return self.scaling.invert(values)
-        if not self.is_log:
-            return values
         with np.errstate(over="ignore"):
-            return np.exp(values)
+            return np.exp(values) if self.is_log else values
 
     def invert_known(self, values: Floats) -> Floats:
         """Known values in units of y, without what rounding adds to them.

@@ -1,5 +1,6 @@
 """Order of the members within a time budget, and the expected times."""
 
+from dataclasses import dataclass
 from time import perf_counter
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from twinned import AutoTwinRegressor, load, save
 from twinned.datasets import make_wsb
@@ -213,6 +214,27 @@ def test_networks_have_a_small_effort_for_the_time_that_remains(fits, monkeypatc
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: seconds[spec.label])
     specs = resolve_members(["ridge", "neural"], "balanced")
     assert fits.labels_within(specs, 40.0) == ["ridge", "neural:small"]
+
+
+@dataclass
+class MeanRegressor(RegressorMixin, BaseEstimator):
+    """An estimator that compares by its parameters, so that it has no hash."""
+
+    shift: float = 0.0
+
+    def fit(self, X, y):
+        self.mean_ = np.mean(y) + self.shift
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+def test_an_estimator_without_a_hash_is_fitted_within_a_budget(rng):
+    X = rng.uniform(size=(40, 2))
+    members = ["ridge", ("mean", MeanRegressor())]
+    model = AutoTwinRegressor(members=members, time_budget=60, cv=3, random_state=0)
+    assert model.fit(X, X[:, 0]).member_names_ == ["ridge", "mean"]
 
 
 def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):

@@ -330,11 +330,9 @@ def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
 
 
 def _gaussian_process(kernel: str) -> MakeEstimator:
-    def make(settings: MemberSettings) -> Any:
-        max_rows = SIZES[settings.effort].gp_rows
-        return GPRegressor(kernel=kernel, max_rows=max_rows, random_state=settings.seed)
-
-    return make
+    return lambda settings: GPRegressor(
+        kernel=kernel, max_rows=SIZES[settings.effort].gp_rows, random_state=settings.seed
+    )
 
 
 def _power(make_plain: MakeEstimator) -> MakeEstimator:

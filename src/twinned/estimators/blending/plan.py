@@ -11,8 +11,9 @@ first, and again with more at the end if time remains. The expected time is that
 corrected by the time of the members that have been fitted; where a member is fitted in each fold,
 the first folds correct it once more.
 
-Of a wide table, members of the least effort have the most important features. Each fold selects its
-own, without the rows that it holds out: out-of-fold errors are those of the whole procedure.
+Of wide tables, Gaussian processes, boosting and extremely randomized trees of the least effort have
+the most important features, and all categorical ones. Each fold selects its own, without the rows
+that it holds out: out-of-fold errors are those of the whole procedure.
 
 Of a member and the same with power transformations, which is tried for skewed rows only, the one
 with the lower out-of-fold error is kept.
@@ -86,8 +87,8 @@ _GPS = ("gp_matern", "gp_rbf")
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 
 
-# A member with each of its efforts, largest first → the share of the remaining time for it.
-_Limits = dict[MemberSpec, float]
+# A member with each of its efforts, largest first, and the share of the remaining time for it.
+_Limits = list[tuple[MemberSpec, float]]
 
 
 class MemberResult(NamedTuple):
@@ -154,8 +155,8 @@ class MemberFits:
 
         def run(order: list[_Limits]) -> None:
             for limits in order:
-                spec = next(iter(limits))  # with the largest effort
-                if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
+                spec = limits[0][0]  # with the largest effort
+                if spec in pending and any(clock.fits(*limit) for limit in limits):
                     results.extend(self._run_largest(limits, clock, required=not results))
                     pending.remove(spec)
 
@@ -164,7 +165,7 @@ class MemberFits:
         self._raise_efforts(screened, results, clock, _FIRST_SHARE)
         # then those that leave time for others; once more, as these may be quicker than expected
         shares = [(spec, share) for share in (_FIRST_SHARE, 1.0, 1.0) for spec in pending]
-        run([dict.fromkeys(self._efforts(spec), share) for spec, share in shares])
+        run([[(own, share) for own in self._efforts(spec)] for spec, share in shares])
         self._raise_efforts(specs, results, clock, 1.0)
         least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
         pending.sort(key=lambda spec: least[spec.label])
@@ -202,13 +203,12 @@ class MemberFits:
         tried for censored rows either. Where all values of y are equal, ridge regression is enough,
         or else the quickest member.
         """
-        rows, cost = self.rows, self._cost_model(1)
+        rows, y, cost = self.rows, self.rows.y, self._cost_model(1)
         specs = [spec.for_table(rows.matrix.shape[1]) for spec in specs]
-        columns = np.column_stack([rows.matrix[:, rows.schema.numeric], rows.y])
+        columns = np.column_stack([rows.matrix[:, rows.schema.numeric], y])
         if rows.bounds is not None or not skewed_columns(columns).any():
             names = {spec.name for spec in specs}
             specs = [spec for spec in specs if spec.plain.name not in names - {spec.name}]
-        y = rows.y
         if rows.bounds is not None or np.ptp(y) > 0:
             return specs
         chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
@@ -241,11 +241,12 @@ class MemberFits:
         """
         by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
         first = []
-        for efforts in (self._efforts(by_name[name]) for name in _FIRST_SHARES if name in by_name):
-            least, (share, least_share) = efforts[-1], _FIRST_SHARES[efforts[0].name]
+        names = [name for name in _FIRST_SHARES if name in by_name]
+        for *larger, least in (self._efforts(by_name[name]) for name in names):
+            share, least_share = _FIRST_SHARES[least.name]
             if is_short or least.screened:
                 share = 0.0 if least.screened else share
-                first.append({**dict.fromkeys(efforts, share), least: least_share})
+                first.append([*((own, share) for own in larger), (least, least_share)])
         return first
 
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
@@ -263,12 +264,12 @@ class MemberFits:
         `limits` has the shares of all efforts, largest first. Where the first fold takes longer
         than expected, less effort follows.
         """
-        for spec, share in limits.items():
+        for spec, share in limits:
             if not clock.fits(spec, share):
                 continue
             results = self._run_one(spec, clock, required=required)
             if results or spec.label not in self.too_slow:
-                for other in limits if results else ():
+                for other, _ in limits if results else ():
                     self.skipped.pop(other.label, None)
                 return results
         return []
@@ -394,8 +395,7 @@ def _run_task(
             if prediction is not None and not np.isfinite(prediction).all():
                 raise UnsuitableDataError("its out-of-fold predictions are not finite")
             seconds = fitted - start, (time.perf_counter() - fitted) / share
-            kept = member if fold < 0 else None
-            return spec.label, _TaskResult(fold, kept, prediction, *seconds)
+            return spec.label, _TaskResult(fold, member if fold < 0 else None, prediction, *seconds)
     except _FAILURES as error:
         return spec.label, f"failed: {error}"
 
@@ -492,10 +492,8 @@ class CostModel(NamedTuple):
 
         sizes = NEURAL_EFFORTS[spec.effort]
         fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
-        n_members = sizes.blend_members
-        if self.n_folds <= sizes.blend_refit_folds:
-            n_members += self.n_folds
-        n_steps = n_members * sizes.max_steps
+        n_refits = self.n_folds if self.n_folds <= sizes.blend_refit_folds else 0
+        n_steps = (sizes.blend_members + n_refits) * sizes.max_steps
         n_steps += sizes.n_settings * self.n_folds * fold_steps
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30

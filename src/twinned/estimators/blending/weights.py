@@ -58,11 +58,9 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     array([0.5, 0.5, 0. ])
     """
     rng = np.random.RandomState(0)
-    samples = [errors[rng.randint(len(errors), size=len(errors))] for _ in range(_BAGS)]
-    selected = [
-        greedy_selection(sample, _GREEDY_ROUNDS, _GREEDY_GAIN, stop_early=True)
-        for sample in samples
-    ]
+    draws = rng.randint(len(errors), size=(_BAGS, len(errors)))
+    limits = _GREEDY_ROUNDS, _GREEDY_GAIN
+    selected = [greedy_selection(errors[rows], *limits, stop_early=True) for rows in draws]
     weights: Floats = np.mean(selected, axis=0)
     return weights / weights.sum()
 
@@ -70,8 +68,9 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
 def smoothed_selection(errors: Floats) -> Floats:
     """Mean of the weights of greedy selection and of weights by the errors of each member alone.
 
-    The latter are in inverse proportion to the sixth power of the errors. On small tables, where
-    the selection depends on few rows, the error of the blend is lower.
+    The latter are in inverse proportion to the sixth power of the errors, and 0 where they would be
+    less than 1 % of the largest. On small tables, where the selection depends on few rows, the
+    error of the blend is lower.
 
     >>> smoothed_selection(np.tile([[1.0, -1.0, 2.0], [1.0, -1.0, -2.0]], (50, 1))).round(3)
     array([0.498, 0.498, 0.004])
@@ -79,6 +78,7 @@ def smoothed_selection(errors: Floats) -> Floats:
     squares = np.mean(errors**2, axis=0)
     least = max(float(squares.min()), np.finfo(float).tiny)
     alone = (least / np.maximum(squares, least)) ** 3
+    alone[alone < 0.01] = 0.0
     return 0.5 * bagged_greedy_selection(errors) + 0.5 * alone / alone.sum()
 
 
