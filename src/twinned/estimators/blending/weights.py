@@ -75,9 +75,8 @@ def smoothed_selection(errors: Floats) -> Floats:
     >>> smoothed_selection(np.tile([[1.0, -1.0, 2.0], [1.0, -1.0, -2.0]], (50, 1))).round(3)
     array([0.498, 0.498, 0.004])
     """
-    squares = np.mean(errors**2, axis=0)
-    least = max(float(squares.min()), np.finfo(float).tiny)
-    alone = (least / np.maximum(squares, least)) ** 3
+    squares = np.maximum(np.mean(errors**2, axis=0), np.finfo(float).tiny)
+    alone = (squares.min() / squares) ** 3
     alone[alone < 0.01] = 0.0
     return 0.5 * bagged_greedy_selection(errors) + 0.5 * alone / alone.sum()
 

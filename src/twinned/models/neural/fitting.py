@@ -103,16 +103,9 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     else:
         first_number = len(fold_members)
         members = [selection.final_members(settings, first_number) for selection in selections]
-        if options.refit_folds:
-            for own, selection in zip(members, selections, strict=True):
-                own += selection.fold_members(settings, first_number + n_members)
         every = _train_members(config, group, members, max_steps)
+        selections = list(map(SettingSelection.refit, selections, members, every))
         trained = [own.take(slice(n_members)) for own in every]
-        if options.refit_folds:
-            selections = [
-                selection.refit(own[n_members:], networks.take(slice(n_members, None)))
-                for selection, own, networks in zip(selections, members, every, strict=True)
-            ]
         weights = [finite / finite.sum() for finite in map(converged, trained)]
     each = zip(selections, members, trained, weights, strict=True)
     return [
@@ -241,26 +234,31 @@ class SettingSelection:
         return weights / weights.sum()
 
     def final_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
-        """Return the members that train on all rows, as many of each setting as it weighs."""
-        chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
-        numbered = enumerate(chosen, start=first_number)
-        return [EnsembleMember(settings[i], None, number, self.stops[i]) for number, i in numbered]
+        """Return the members that train on all rows, as many of each setting as it weighs.
 
-    def fold_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
-        """Return networks that hold out each fold, of the best setting by the other rows."""
+        With `refit_folds`, networks that hold out each fold follow, of the setting with the most
+        weight by the other rows.
+        """
+        options = self.problem.options
+        chosen, folds = allocate_members(self.weights, options.effort.n_members), range(0)
+        if options.refit_folds:
+            folds = range(len(self.problem.folds))
+            chosen = np.append(chosen, self.weights_without.argmax(axis=1))
+        held_out = [*[None] * options.effort.n_members, *folds]
         return [
-            EnsembleMember(settings[i], fold, first_number + fold, self.stops[i])
-            for fold, i in enumerate(self.weights_without.argmax(axis=1))
+            EnsembleMember(settings[i], fold, number, self.stops[i])
+            for number, (i, fold) in enumerate(zip(chosen, held_out, strict=True), first_number)
         ]
 
     def refit(self, members: list[EnsembleMember], trained: TrainedMembers) -> SettingSelection:
-        """Return the selection with the predictions of the networks of `fold_members`."""
+        """Return the selection with the predictions of those members that hold out a fold."""
         last = trained.predicted.shape[1] - 1
         predicted = [
             own[min(member.last_check, last), : len(member.held_out(self.problem)), self.choice]
             for member, own in zip(members, trained.predicted, strict=True)
+            if member.fold is not None
         ]
-        return replace(self, refitted=np.concatenate(predicted))
+        return replace(self, refitted=np.concatenate(predicted)) if predicted else self
 
     def make_ensemble(
         self, shape: Shape, members: list[EnsembleMember], trained: TrainedMembers, weights: Floats
