@@ -239,12 +239,11 @@ class SettingSelection:
         With `refit_folds`, networks that hold out each fold follow, of the setting with the most
         weight by the other rows.
         """
-        options = self.problem.options
-        chosen, folds = allocate_members(self.weights, options.effort.n_members), range(0)
-        if options.refit_folds:
-            folds = range(len(self.problem.folds))
+        chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
+        held_out: list[int | None] = [None] * len(chosen)
+        if self.problem.options.refit_folds:
             chosen = np.append(chosen, self.weights_without.argmax(axis=1))
-        held_out = [*[None] * options.effort.n_members, *folds]
+            held_out += range(len(self.problem.folds))
         return [
             EnsembleMember(settings[i], fold, number, self.stops[i])
             for number, (i, fold) in enumerate(zip(chosen, held_out, strict=True), first_number)
