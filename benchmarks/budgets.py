@@ -205,7 +205,8 @@ def summary(runs):
         "Test RMSE of `AutoTwinRegressor(time_budget=…, n_jobs=2)` and of other models at their "
         "defaults, relative to CatBoost's default: ratios of means over the same splits. All have "
         "two threads on two cores of their own, and their seconds are those of `fit` with all "
-        "imports. `python -m benchmarks.budgets`.",
+        "imports; blends were fitted on another machine than CatBoost. "
+        "`python -m benchmarks.budgets`.",
         "",
         *harness.markdown_table(["", "splits", "CatBoost", "its seconds", *names], rows),
     ]

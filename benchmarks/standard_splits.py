@@ -149,11 +149,12 @@ def published():
 
 
 def fewer_splits(runs):
-    """Return a sentence on the models that have not all splits, or an empty text."""
-    counts = runs.groupby(["model", "dataset"]).size()
+    """Return a sentence on the sets that were not run on all splits, or an empty text."""
+    counts = runs.groupby(["dataset", "model"]).size().groupby("dataset").min()
+    counts = counts.reindex(STANDARD_KEYS, fill_value=0)
     fewer = counts[counts < len(STANDARD_SPLITS)].items()
-    parts = [f"{MODELS[model]} {key} {n}" for (model, key), n in fewer]
-    return f"Fewer splits: {', '.join(parts)}." if parts else ""
+    parts = [f"{key} {n}" for key, n in fewer]
+    return f"Number of splits that were run here, of 20: {', '.join(parts)}." if parts else ""
 
 
 def summary(runs):
