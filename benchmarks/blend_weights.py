@@ -22,9 +22,9 @@ from benchmarks.member_predictions import needed_members, prediction_file, prepa
 from benchmarks.tables import OTHER_TABLES, split_table
 from paper import harness
 from paper.data import rmse
-from twinned.estimators.blending.weights import METHODS, fit_blend
+from twinned.estimators.blending import weights as blending
 
-WAYS = ["chosen", "two methods", *METHODS, "winsorized 2 %", "winsorized 5 %"]
+WAYS = ["chosen", "two methods", *blending.METHODS, "winsorized 2 %", "winsorized 5 %"]
 COLUMNS = ["dataset", "seed", "members", *(f"{way}:.6g" for way in WAYS)]
 
 
@@ -37,9 +37,9 @@ def limit_errors(errors, share):
 
 def choose_weights(errors, groups, names):
     """Return the weights of the method with the lowest nested error among some."""
-    methods = {name: METHODS[name] for name in names}
-    with mock.patch.dict(METHODS, methods, clear=True):
-        return fit_blend(errors, np.zeros(len(errors)), None, groups).weights
+    methods = {name: blending.METHODS[name] for name in names}
+    with mock.patch.dict(blending.METHODS, methods, clear=True):
+        return blending.fit_blend(errors, np.zeros(len(errors)), None, groups).weights
 
 
 def run_split(dataset, seed, predictions):
@@ -62,13 +62,14 @@ def run_split(dataset, seed, predictions):
         del members[plain if is_lower else name]
     errors = np.column_stack([own.out_of_fold - y for own in members.values()])
     tests = np.column_stack([own.test for own in members.values()])
-    two = [name for name in METHODS if name != "smoothed"]
+    every = blending.METHODS
+    two = [name for name in every if name != "smoothed"]
     weights = {
-        "chosen": choose_weights(errors, groups, METHODS),
+        "chosen": choose_weights(errors, groups, every),
         "two methods": choose_weights(errors, groups, two),
-        **{name: method(errors / np.sqrt(len(errors))) for name, method in METHODS.items()},
-        "winsorized 2 %": choose_weights(limit_errors(errors, 0.02), groups, METHODS),
-        "winsorized 5 %": choose_weights(limit_errors(errors, 0.05), groups, METHODS),
+        **{name: method(errors / np.sqrt(len(errors))) for name, method in every.items()},
+        "winsorized 2 %": choose_weights(limit_errors(errors, 0.02), groups, every),
+        "winsorized 5 %": choose_weights(limit_errors(errors, 0.05), groups, every),
     }
     best = min(rmse(own.test, y_test) for own in members.values())
     ratios = {way: rmse(tests @ own, y_test) / best for way, own in weights.items()}
