@@ -32,7 +32,7 @@ from twinned.metrics import log_likelihood
 
 N_TRAIN, N_TEST, LEVELS = 400, 2000, (0.8, 0.9, 0.95)
 PARTS = ("noisiest", "others", "all")
-N_DRAWS = {"blend": 4, "twin": 3}
+N_DRAWS = {"blend": 5, "twin": 3}
 MEMBERS = ["ridge", "gp_matern", "extra_trees"]
 COLUMNS = [
     "dataset", "model", "seed",

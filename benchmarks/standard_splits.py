@@ -154,7 +154,10 @@ def fewer_splits(runs):
     counts = counts.reindex(STANDARD_KEYS, fill_value=0)
     fewer = counts[counts < len(STANDARD_SPLITS)].items()
     parts = [f"{key} {n}" for key, n in fewer]
-    return f"Number of splits that were run here, of 20: {', '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    counts = f"Number of splits that were run here, of 20: {', '.join(parts)}."
+    return f"{counts} Published figures are means over all 20, so ratios to them may still change."
 
 
 def summary(runs):
@@ -163,7 +166,7 @@ def summary(runs):
         "# UCI standard splits",
         "",
         '`AutoTwinRegressor` with `effort="balanced"` and no other setting, models with their '
-        "defaults that were run on the same splits, and published figures. Means over 20 splits, "
+        "defaults that were run on the same splits, and published figures. Means over splits, "
         "in parentheses the standard error; the lowest of each column is bold. "
         "`python -m benchmarks.standard_splits`.",
     ]

@@ -314,6 +314,19 @@ def test_figures_of_trees_and_networks_match_the_results():
         assert shown[key] == [f"{mean[key, model]:.{n}f}" for model, n in pairs]
 
 
+def test_coverage_of_noisy_rows_matches_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/noise_scale.csv")
+    names = [f"noisiest_{level}" for level in (0.8, 0.9, 0.95)]
+    means = 100 * runs.groupby(["dataset", "model"])[names].mean()
+    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    for dataset in ("one feature", "prediction", "category"):
+        cells = [
+            ", ".join(f"{value:.0f}" for value in means.loc[(dataset, model)])
+            for model in ("blend", "twin")
+        ]
+        assert f"| {cells[0]} % | {cells[1]} % |" in text
+
+
 def test_figures_of_blends_match_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_auto.csv")
     runs = runs[runs["effort"] == "thorough"]
