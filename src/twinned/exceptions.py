@@ -37,6 +37,10 @@ class TextFeatureWarning(UserWarning):
     """A column of text is used as a category, but seems to be numeric, an identifier or a date."""
 
 
+class UnknownBatchWarning(UserWarning):
+    """A batch has no known rows; its offset is the mean of all batches."""
+
+
 class ShiftWarning(UserWarning):
     """Too many rows lie outside of the training rows for prediction intervals to hold."""
 

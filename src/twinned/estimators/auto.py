@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +38,9 @@ from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.twin import LocalErrors
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
+from twinned.rows.batches import BatchOffsets
 from twinned.rows.formatting import ResultTable
+from twinned.rows.schema import Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import check_n_jobs, check_real, draw_seed, restore_on_failure
 
@@ -112,6 +114,13 @@ class AutoTwinRegressor(BaseTwin):
         Correlation of the out-of-fold errors of rows with equal features. Predictions of rows that
         equal training rows are moved towards their known values as far as this suggests. It is 0
         with sample weights, or with fewer than 20 rows that occur more than once.
+    batch_offsets_ : DataFrame
+        Of a fit with `batch`: `offset` of each batch relative to the mean of all batches, its
+        `std_error` and the number of its known rows `n_rows`. `anchors_y_` and
+        `out_of_fold_prediction_` are without the offsets.
+    batch_errors_ : dict
+        Of a fit with `batch`: out-of-fold RMSE of rows of a batch whose other rows are `"known"`,
+        and of rows of a `"new"` batch without known rows.
     plan_ : list
         The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
@@ -140,6 +149,7 @@ class AutoTwinRegressor(BaseTwin):
     weights = "uniform"
     symmetric = True
     is_blend = True
+    shrinks_offsets = True
 
     effort: str = "balanced"
     time_budget: float | None = None
@@ -156,7 +166,7 @@ class AutoTwinRegressor(BaseTwin):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None):
+    def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None, batch=None):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -174,21 +184,38 @@ class AutoTwinRegressor(BaseTwin):
             Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. Networks are trained
             with the bounds, the other members with imputed values. Errors and intervals are those
             of the known rows; in the fit of the weights, predictions beyond bounds count, too.
+        batch : array of shape (n_samples,), default=None
+            Batch of each row, such as a laboratory or an instrument, whose values of y have an
+            unknown offset. All members are fitted to y without the offsets, which are shrunk by
+            their estimated variance. `groups` defines folds, `batch` offsets; both may be given.
 
         Returns
         -------
         self
         """
-        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper)
+        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch=batch)
 
-    def fit_blend(self, X, y, *arguments, calibrate=True):
+    def fit_blend(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_lower=None,
+        y_upper=None,
+        batch=None,
+        *,
+        calibrate=True,
+    ):
         """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
+        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
         # each task of the fit has a single thread
-        with restore_on_failure(self), limit_threads(1):
+        with restore_on_failure(self), limit_threads(1), targets as (y, *bounds):
             specs = self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
+            arguments = sample_weight, groups, *bounds
             data = validate_training_rows(
                 self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=False
             )
@@ -197,7 +224,8 @@ class AutoTwinRegressor(BaseTwin):
             warn_of_unknown_features(rows.known, names, stacklevel=3)
             with ignore_table_warnings():
                 results = self.fit_members(specs, rows.rows, seed, start)
-                self._set_blend(FitRecord(results, rows, seed))
+                offsets = None if batch is None else self._first_offsets
+                self._set_blend(FitRecord(results, rows, seed, offsets))
                 if calibrate:
                     with parallel_config("threading", n_jobs=self.n_jobs):
                         self._calibrate()
@@ -244,6 +272,7 @@ class AutoTwinRegressor(BaseTwin):
         """Set the members, their weights, and what the out-of-fold predictions show."""
         self._record = record
         results, rows, seed = record.results, record.rows, record.seed % 2**16
+        self.__dict__.pop("_batches", None)
         known, merged_into, anchors = rows.known, rows.merged_into, rows.anchors
         every = np.column_stack([result.prediction for result in results])
         predictions = every[: len(known)]
@@ -265,8 +294,6 @@ class AutoTwinRegressor(BaseTwin):
             anchors.y - self.out_of_fold_prediction_,
             anchors.weight,
         )
-        self._leaderboard = leaderboard(results, predictions, known, blend.weights)
-        self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
         self._store_rows(rows.rows, anchors)
         self.set_out_of_fold(self._anchor_predictions @ blend.weights, rows.anchor_folds)
         if self.local_power_:
@@ -274,10 +301,42 @@ class AutoTwinRegressor(BaseTwin):
             nested = self.out_of_fold_prediction_ + local.predict(self.local_power_)
             self.out_of_fold_prediction_ = nested
             self.blend_["rmse"], _ = rmse_and_error(nested, anchors.y, anchors.weight)
+        if record.offsets is not None:
+            known = self._set_batches(*record.offsets, known, merged_into)
+        self._leaderboard = leaderboard(results, predictions, known, blend.weights)
+        self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
+
+    def _set_batches(
+        self, first: BatchOffsets, codes: Indices, known: TrainingRows, merged_into: Indices
+    ) -> TrainingRows:
+        """Set offsets and errors of batches; the known rows with y by the offsets without them.
+
+        The offset of a row is then estimated from the other rows of its batch, so that errors are
+        those of new rows.
+        """
+        self.set_offsets(first, codes, self.out_of_fold_prediction_)
+        fitted, weight = self.fitted_, self.anchor_weights_
+        batches, codes = fitted.batches, fitted.anchors.batch
+        assert batches is not None, "they are set"
+        y = self.anchors_y_ + fitted.anchor_offsets
+        residual = y - self.out_of_fold_prediction_
+        own, widening = batches.without_own(residual, codes, weight)
+        self._record = self._record._replace(widening=widening)
+        self.batch_errors_ = {
+            "known": rmse_and_error(own, residual, weight)[0],
+            "new": rmse_and_error(np.full(len(y), batches.center), residual, weight)[0],
+        }
+        self.out_of_fold_prediction_ = self.anchors_y_ - residual + own
+        self.blend_["rmse"] = self.batch_errors_["known"]
+        known_y = known.y.copy()
+        known_y[merged_into] = y - own
+        return replace(known, y=known_y)
 
     def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
         rows, mean = self._record.rows, self.out_of_fold_prediction_
+        if (widening := self._record.widening) is not None:  # as of rows of large batches
+            mean = self.anchors_y_ - (self.anchors_y_ - mean) / widening
         members = self._anchor_predictions
         spread = spread_around(members @ self.member_weights_, members, self._spread_weights)
         in_fold = [rows.anchor_folds == number for number in range(rows.rows.n_folds)]
@@ -291,7 +350,7 @@ class AutoTwinRegressor(BaseTwin):
             predicted=(mean, spread),
         )
         calibrated.store_in(self)
-        self._record = FitRecord(*self._record[:3], calibrated.out_of_fold()[1])
+        self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
 
     # --- members ------------------------------------------------------------------------------
 
@@ -319,7 +378,7 @@ class AutoTwinRegressor(BaseTwin):
         DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
         error scale of the intervals, `fold`, and one for each member.
         """
-        results, rows, _, scores = self._fit_record()
+        results, rows, *_, scores = self._fit_record()
         columns = {
             "y": rows.anchors.y,
             "prediction": self.out_of_fold_prediction_,
@@ -334,14 +393,14 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, rows, seed, _ = self._fit_record()
+        results, rows, seed, offsets, *_ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
         chosen = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(FitRecord(chosen, rows, seed))
+            selected._set_blend(FitRecord(chosen, rows, seed, offsets))
             selected._calibrate()
         return selected
 
@@ -358,7 +417,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict_members(self, X):
+    def predict_members(self, X, batch=None):
         """Predict by each member.
 
         Returns
@@ -366,17 +425,19 @@ class AutoTwinRegressor(BaseTwin):
         y : ndarray of shape (n_members, n_queries)
             In the order of `member_names_`, those without weight included.
         """
-        queries = self.encode(X)
+        queries = self.encode(X, batch=batch)
         with limit_threads(self.n_jobs):
-            return self._make_model().predict_members(queries.matrix).T
+            predicted = self._make_model().predict_members(queries.matrix).T
+        return predicted if queries.offset is None else predicted + queries.offset
 
-    def add_anchors(self, X, y):
+    def add_anchors(self, X, y, batch=None):
         """A new fitted blend with the same members and further anchors.
 
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
-        The intervals stay calibrated by the rows of the fit.
+        The intervals stay calibrated by the rows of the fit. A model with batches needs the `batch`
+        of the new anchors, a label for all or for each.
         """
-        extended = super().add_anchors(X, y)
+        extended = super().add_anchors(X, y, batch)
         new_X = extended.anchors_X_[len(self.anchors_X_) :]
         with ignore_table_warnings(), limit_threads(self.n_jobs):
             predicted = [member.predict(new_X) for member in self.fitted_members_]

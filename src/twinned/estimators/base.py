@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -11,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,17 +25,20 @@ from twinned.fitted.sampling import (
     error_features,
     predict_error,
     predict_jointly,
+    predict_scale,
     probability_positive,
 )
 from twinned.fitted.twin import Anchors, FittedTwin, LocalErrors, Queries, RowScale
+from twinned.models.batches import estimate_offsets
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
+from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
-from twinned.rows.training import TrainingRows
+from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -41,6 +46,14 @@ from twinned.rows.validation import (
     validate_table,
     validate_target,
 )
+
+
+def check_no_batch(
+    batch: Any, message: str = "batch of a Dask table is not supported; use a table in memory."
+) -> None:
+    """Raise where a batch is given."""
+    if batch is not None:
+        raise ValueError(message)
 
 
 class TwinMethods(RegressorMixin):
@@ -63,7 +76,7 @@ class TwinMethods(RegressorMixin):
         """The stored calibration of prediction intervals, or None."""
 
     @abstractmethod
-    def encode(self, X, schema=None):
+    def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
 
     @property
@@ -78,7 +91,7 @@ class TwinMethods(RegressorMixin):
             return [str(name) for name in names]
         return [f"x{j}" for j in range(self.schema_.n_features)]
 
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, batch=None):
         """Predict by the weighted mean over anchors of predicted difference + known value.
 
         Parameters
@@ -90,6 +103,9 @@ class TwinMethods(RegressorMixin):
             as `AutoTwinRegressor` does, is calibrated: the error scale of `predict_interval` times
             the root mean square of the out-of-fold scores. That of others is raw: of the estimates
             of all anchors by all members of the model. `cross_conformal` calibrates it.
+        batch : str or array of shape (n_queries,), default=None
+            Batch of all rows or of each, for a model that was fitted with batches. Rows of a batch
+            without known rows, or without `batch`, are predicted with the mean of all offsets.
 
         Returns
         -------
@@ -99,31 +115,32 @@ class TwinMethods(RegressorMixin):
         check_bool("return_std", return_std)
         fitted = self.fitted_
         if is_dask(X):
+            check_no_batch(batch)
             y = fitted.anchors.y
             return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
         if return_std:
-            return self.predict_raw(X) if self.calibration_ is None else self.predict_error(X)
-        return fitted.squeeze(fitted.predict(self.encode(X))[0])
+            predict = self.predict_raw if self.calibration_ is None else self.predict_error
+            return predict(X, batch)
+        return fitted.squeeze(fitted.predict(self.encode(X, batch=batch))[0])
 
-    def predict_raw(self, X):
+    def predict_raw(self, X, batch=None):
         """Predictions, and standard deviations of the estimates by anchors and members."""
-        fitted = self.fitted_
-        mean, std = map(fitted.squeeze, fitted.predict(self.encode(X), return_std=True))
+        fitted, queries = self.fitted_, self.encode(X, batch=batch)
+        mean, std = map(fitted.squeeze, fitted.predict(queries, return_std=True))
         return mean, std
 
-    def predict_error(self, X):
+    def predict_error(self, X, batch=None):
         """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
-        return predict_error(self.fitted_, self.encode(X), self.calibration_)
+        return predict_error(self.fitted_, self.encode(X, batch=batch), self.calibration_)
 
-    def predict_error_scale(self, X):
+    def predict_error_scale(self, X, batch=None):
         """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
-        fitted, queries, calibration = self.fitted_, self.encode(X), self.calibration_
-        mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+        queries, calibration = self.encode(X, batch=batch), self.calibration_
         assert calibration is not None, "the twin stores a calibration"
-        scale = calibration.error_scale(queries.matrix, mean, std)
+        mean, scale = predict_scale(self.fitted_, queries, calibration)
         return mean, calibration.std(scale), scale
 
-    def predict_members(self, X):
+    def predict_members(self, X, batch=None):
         """Predict by each member of the model.
 
         Members are the networks of a neural twin, and those of a blend in the order of its
@@ -135,9 +152,9 @@ class TwinMethods(RegressorMixin):
         y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
         """
         fitted = self.fitted_
-        return fitted.squeeze(fitted.predict_members(self.encode(X)))
+        return fitted.squeeze(fitted.predict_members(self.encode(X, batch=batch)))
 
-    def predict_interval(self, X, confidence=0.9, X_shifted=None):
+    def predict_interval(self, X, confidence=0.9, X_shifted=None, batch=None):
         """Prediction intervals, for a twin that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
@@ -154,6 +171,8 @@ class TwinMethods(RegressorMixin):
             rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
             by logistic regression (weighted conformal prediction), and intervals are infinite where
             too few calibration rows are alike. None is the distribution of the training rows.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict`. The fewer known rows a batch has, the wider are its intervals.
 
         Returns
         -------
@@ -163,9 +182,10 @@ class TwinMethods(RegressorMixin):
         fitted, calibration = self.fitted_, self._require_calibration()
         if is_dask(X):
             check_in_memory(X_shifted, "X_shifted")
+            check_no_batch(batch)
             options = {"confidence": confidence, "X_shifted": X_shifted}
             return map_rows(self, "predict_interval", X, ["low", "high"], **options)
-        mean, _, scale = self.predict_error_scale(X)
+        mean, _, scale = self.predict_error_scale(X, batch)
         self.warn_of_shift(X)
         if X_shifted is None:
             return calibration.interval(mean, scale, confidence)
@@ -182,7 +202,7 @@ class TwinMethods(RegressorMixin):
             )
         return calibration
 
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)):
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), batch=None):
         """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
 
         Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
@@ -195,6 +215,8 @@ class TwinMethods(RegressorMixin):
             probabilities as the names of its columns.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
             Probabilities between 0 and 1.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict_interval`.
 
         Returns
         -------
@@ -203,31 +225,32 @@ class TwinMethods(RegressorMixin):
         levels = check_levels(quantiles)
         if is_dask(X):
             self._require_calibration()
+            check_no_batch(batch)
             names = [f"{level}" for level in levels]
             return map_rows(self, "predict_quantiles", X, names, quantiles=levels)
-        distribution, (mean, _, scale) = self._predict_distribution(X)
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return mean[:, None] + scale[:, None] * distribution.quantile(levels)
 
-    def predict_cdf(self, X, y):
+    def predict_cdf(self, X, y, batch=None):
         """(n_queries,) probability that a measurement of each row is at most y.
 
         `y` is one value, or one for each row; see `predict_quantiles`. The result is in memory,
         also that of a Dask DataFrame or Array.
         """
-        distribution, (mean, _, scale) = self._predict_distribution(X)
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return distribution.cdf((check_values(y, len(mean)) - mean) / scale)
 
-    def log_density(self, X, y):
+    def log_density(self, X, y, batch=None):
         """(n_queries,) logarithm of the predictive density at y, which is finite everywhere.
 
         `y` is one value, or one for each row; see `predict_quantiles`.
         """
-        distribution, (mean, _, scale) = self._predict_distribution(X)
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return distribution.log_density((check_values(y, len(mean)) - mean) / scale) - np.log(scale)
 
-    def _predict_distribution(self, X):
+    def _predict_distribution(self, X, batch):
         """The distribution of scores, and mean, std and error scale of rows."""
-        return self._require_calibration().distribution, self.predict_error_scale(X)
+        return self._require_calibration().distribution, self.predict_error_scale(X, batch)
 
     def predict_difference(self, A, B, return_std=False):
         """F(a, b), the predicted y(a) − y(b), row by row.
@@ -247,7 +270,7 @@ class TwinMethods(RegressorMixin):
             std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
-    def predict_anchors(self, X):
+    def predict_anchors(self, X, batch=None):
         """Estimate y from each anchor.
 
         Returns
@@ -257,7 +280,7 @@ class TwinMethods(RegressorMixin):
         estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
         """
         fitted = self.fitted_
-        indices, estimates = fitted.predict_anchors(self.encode(X))
+        indices, estimates = fitted.predict_anchors(self.encode(X, batch=batch))
         return indices, fitted.squeeze(estimates)
 
     def loop_inconsistency(self, X, n_loops=32, random_state=None):
@@ -272,7 +295,7 @@ class TwinMethods(RegressorMixin):
         rng = self._generator(random_state)
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
-    def explain(self, X, n=5, metric=LEARNED, adjustments=False):
+    def explain(self, X, n=5, metric=LEARNED, adjustments=False, batch=None):
         """Comparable anchors of each query.
 
         Parameters
@@ -288,6 +311,9 @@ class TwinMethods(RegressorMixin):
             Whether to add one column for each feature, named as the feature: what its change from
             the value of the anchor to that of the query adds. They sum to `difference`. A name that
             the table has already is followed by `" (feature)"`.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict`. The table then has the column `offset`, what the batch of the query
+            adds to `anchor_y`; adjustments sum to `difference` − `offset`.
 
         Returns
         -------
@@ -304,10 +330,11 @@ class TwinMethods(RegressorMixin):
         check_integer("n", n)
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
+            check_no_batch(batch)
             example = fitted.queries(fitted.anchors.X[:1])
             meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
-        labels, queries = row_labels(X), self.encode(X)
+        labels, queries = row_labels(X), self.encode(X, batch=batch)
         return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
 
     @property
@@ -321,7 +348,7 @@ class TwinMethods(RegressorMixin):
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X, y, sample_weight=None, batch=None):
         """R² of the prediction; rows whose y is NaN are ignored."""
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
@@ -330,7 +357,8 @@ class TwinMethods(RegressorMixin):
                 raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
             X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
             sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
-        return super().score(X, y, sample_weight)
+            batch = batch if np.ndim(batch) == 0 else np.asarray(batch)[labelled]
+        return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
 
     # --- applicability ------------------------------------------------------------------------
 
@@ -371,7 +399,7 @@ class TwinMethods(RegressorMixin):
 
     # --- several rows at once -----------------------------------------------------------------
 
-    def sample(self, X, n_samples=1, random_state=None):
+    def sample(self, X, n_samples=1, random_state=None, batch=None):
         """Draw joint samples of y, each of which is one function at all rows.
 
         The samples are normal. Their mean is the prediction, and their standard deviation that of
@@ -391,6 +419,8 @@ class TwinMethods(RegressorMixin):
         random_state : int, RandomState or None, default=None
             Seed of the draws; None is that of the estimator. The first samples do not depend on
             `n_samples`. Samples of different rows are different functions, even with the same seed.
+        batch : str or array of shape (n_rows,), default=None
+            As in `predict`.
 
         Returns
         -------
@@ -404,9 +434,9 @@ class TwinMethods(RegressorMixin):
         >>> twin.sample([[0.5], [0.6]], 100, random_state=0).shape
         (100, 2)
         """
-        return self._sample_jointly(X, n_samples, random_state)[1]
+        return self._sample_jointly(X, n_samples, random_state, batch)[1]
 
-    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None):
+    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None, batch=None):
         """Rank rows by their predicted value, with the certainty of the ranks.
 
         Parameters
@@ -419,6 +449,8 @@ class TwinMethods(RegressorMixin):
             Number of joint samples from which ranks and probabilities are computed.
         random_state : int, RandomState or None, default=None
             As in `sample`.
+        batch : str or array of shape (n_rows,), default=None
+            As in `predict`.
 
         Returns
         -------
@@ -435,7 +467,7 @@ class TwinMethods(RegressorMixin):
         [1, 0, 2]
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
-        joint, samples = self._sample_jointly(X, n_samples, random_state)
+        joint, samples = self._sample_jointly(X, n_samples, random_state, batch)
         best_first = np.argsort(-sign * samples, axis=1, kind="stable")
         n_rows = len(joint.mean)
         table = pd.DataFrame(
@@ -450,7 +482,7 @@ class TwinMethods(RegressorMixin):
         )
         return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
 
-    def probability_better(self, X, than, *, maximize=True):
+    def probability_better(self, X, than, *, maximize=True, batch=None):
         """Probability that a measurement of each row is better than a value or other rows.
 
         Parameters
@@ -462,6 +494,8 @@ class TwinMethods(RegressorMixin):
             correlated as in `sample`.
         maximize : bool, default=True
             Whether the larger value is better, or the smaller.
+        batch : str or array of shape (n_rows,), default=None
+            Batch of the rows of X, as in `predict`; other rows have the mean of all offsets.
 
         Returns
         -------
@@ -476,7 +510,8 @@ class TwinMethods(RegressorMixin):
         array([0.5 , 0.99])
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
-        fitted, calibration, queries = self.fitted_, self.calibration_, self.encode(X)
+        fitted, calibration = self.fitted_, self.calibration_
+        queries = self.encode(X, batch=batch)
         mean, std = predict_error(fitted, queries, calibration)
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
             return probability_positive(sign * (mean - check_real("than", than)), std)
@@ -489,11 +524,12 @@ class TwinMethods(RegressorMixin):
         variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
         return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
 
-    def _sample_jointly(self, X, n_samples, random_state):
+    def _sample_jointly(self, X, n_samples, random_state, batch):
         """The joint distribution of y, and (sample, row) draws from it."""
         check_integer("n_samples", n_samples)
         with limit_threads(self.n_jobs):
-            joint = predict_jointly(self.fitted_, self.encode(X), self.calibration_)
+            queries = self.encode(X, batch=batch)
+            joint = predict_jointly(self.fitted_, queries, self.calibration_)
             return joint, joint.sample(n_samples, self._generator(random_state))
 
     def _generator(self, random_state):
@@ -514,6 +550,9 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
     anchor_groups_: Indices | None = None  # (anchor,): codes of groups that are held out together
+    anchor_batches_: Indices | None = None  # (anchor,): codes of batches
+    _batches: tuple[Any, ...] | None = None  # the parts of `BatchOffsets`
+    shrinks_offsets = False  # whether offsets are shrunk by their estimated variance
     # (anchor,) or (anchor, output): out-of-fold errors of the anchors, and the power of `GPWeights`
     # by which they are weighted, 0 for equal weights
     anchor_errors_: Floats | None = None
@@ -552,6 +591,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             budget=MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs),
             n_jobs=self.n_jobs,
             replicate_correlation=self.replicate_correlation_,
+            batches=self.batches_,
         )
         if self.anchor_errors_ is None or not fitted.uses_all_anchors_equally:
             return fitted
@@ -564,12 +604,31 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """The stored calibration of prediction intervals, or None."""
         return stored_calibration(self) if "intervals_" in vars(self) else None
 
-    def encode(self, X, schema=None):
+    @property
+    def batches_(self) -> BatchOffsets | None:
+        """The offsets of batches, of a model that was fitted with them."""
+        return None if self._batches is None else BatchOffsets(*self._batches)
+
+    @property
+    def batch_offsets_(self) -> pd.DataFrame:
+        """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
+        if self.batches_ is None:
+            raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
+        return self.batches_.table()
+
+    def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
-        return Queries(schema, self._anchors.scale, matrix)
+        queries, batches = Queries(schema, self._anchors.scale, matrix), self.batches_
+        if batches is None:
+            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+            return queries
+        no_batch = np.full(len(matrix), -1)
+        codes = no_batch if batch is None else batches.codes(batch, len(matrix))
+        offset, widening = batches.of_rows(codes)
+        return replace(queries, offset=offset, widening=widening)
 
     def with_symmetric(self, symmetric: bool) -> Self:
         """The same fitted twin, evaluated in both orders of a pair or in one."""
@@ -579,17 +638,26 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         other.symmetric = symmetric
         return other
 
-    def add_anchors(self, X, y):
+    def add_anchors(self, X, y, batch=None):
         """A new fitted twin with the same trained model and further anchors.
 
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1
-        where the fit had sample weights, and are groups of one row.
+        where the fit had sample weights, and are groups of one row. A model with batches needs
+        their `batch`, a label for all or for each: the offset of a new batch is estimated from
+        them, and that of a known batch again.
         """
         check_is_fitted(self)
         queries, anchors = self.encode(X, self._schema), self._anchors
         new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
         if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
+        if self.batches_ is not None:
+            batches, codes = self._add_to_batches(queries, new_y, batch)
+            known_y = anchors.y + self.fitted_.anchor_offsets - batches.offsets[anchors.batch]
+            anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
+            new_y = new_y - batches.offsets[codes]
+        else:
+            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
         labels, weights, groups = anchors.labels, anchors.weights, anchors.groups
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
@@ -610,12 +678,76 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         other = self.with_anchors(extended, rows)
         other.n_nearest_anchors_ = self.n_nearest_anchors_
+        if self.batches_ is not None:
+            other._batches = tuple(batches)
         if self.anchor_errors_ is not None:  # the model was not fitted to the new rows
             fitted = self.fitted_
-            errors = new_y - fitted.squeeze(fitted.predict(queries)[0])
-            other.anchor_errors_ = np.concatenate([self.anchor_errors_, errors])
+            errors = new_y - fitted.squeeze(fitted.predict(replace(queries, offset=None))[0])
+            before = self.anchor_errors_ + anchors.y - self.anchors_y_
+            other.anchor_errors_ = np.concatenate([before, errors])
             other.local_power_ = self.local_power_
         return other
+
+    def _add_to_batches(self, queries, y, batch):
+        """The offsets of batches with further known rows, and the codes of their batches."""
+        if batch is None or None in (labels := batch_labels(batch, len(y))):
+            raise ValueError("The model has batches; give the batch of each new anchor.")
+        fitted, batches = self.fitted_, self.batches_
+        assert batches is not None, "the model has batches"
+        predicted = fitted.squeeze(fitted.predict(replace(queries, offset=None))[0])
+        return batches.add(labels, y - predicted)
+
+    @contextmanager
+    def without_offsets(self, batch, X, y, sample_weight=None, y_lower=None, y_upper=None):
+        """Context of a fit to y, y_lower and y_upper without the offsets of batches.
+
+        At its end the offsets are estimated again, by out-of-fold predictions where there are some.
+        """
+        self.__dict__.pop("_batches", None)
+        if batch is None:
+            yield y, y_lower, y_upper
+            return
+        arguments = sample_weight, None, y_lower, y_upper
+        data = validate_training_rows(self, X, y, *arguments, multi_output=False)
+        names, codes = encode_batches(batch, np.where(data.censored, np.nan, data.y))
+        known = data.take(data.known)
+        first = estimate_offsets(
+            known.rows.features,
+            known.y,
+            names,
+            codes[known.table_rows],
+            known.weight,
+            self.shrinks_offsets,
+        )
+        self._first_offsets = first, codes
+        parts = (None if part is None else np.asarray(part) for part in (y, y_lower, y_upper))
+        yield tuple(None if part is None else first.remove(part, codes) for part in parts)
+        if self._batches is None:
+            errors = self.anchor_errors_
+            self.set_offsets(first, codes, None if errors is None else self.anchors_y_ - errors)
+        del self._first_offsets
+
+    def set_offsets(self, first: BatchOffsets, codes: Indices, predicted: Floats | None) -> None:
+        """Set the offsets of batches from out-of-fold predictions (anchor,), or the first ones.
+
+        `codes` are those of the rows of the training table. The anchors have y without the first
+        offsets, and then without the final ones.
+        """
+        codes, anchors = codes[self.anchor_rows_], self._anchors
+        batches, before = first, first.offsets[codes]
+        if predicted is not None:
+            residual = anchors.y + before - predicted
+            parts = residual, codes, anchors.weights, self.shrinks_offsets
+            batches = BatchOffsets.estimate(first.names, *parts)
+            # relative to the first ones, so that predictions are not changed as a whole
+            shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
+            batches = batches._replace(means=batches.means - shift)
+        moved = before - batches.offsets[codes]
+        anchors = replace(anchors, y=anchors.y + moved, batch=codes)
+        self._anchors, self.anchors_y_, self.anchor_batches_ = anchors, anchors.y, codes
+        if self.anchor_errors_ is not None:
+            self.anchor_errors_ = self.anchor_errors_ + moved
+        self._batches = tuple(batches)
 
     def with_anchors(self, anchors: Anchors, rows: Indices) -> Self:
         """A new fitted twin with the same trained model and other anchors.
@@ -670,6 +802,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
         self.anchor_rows_, self.anchor_groups_, self._schema = rows, anchors.groups, anchors.schema
+        self.anchor_batches_ = anchors.batch
         self._censored_X, metric = anchors.censored_X, anchors.fitted_metric
         self._learned_metric = None if metric is None else tuple(metric)
         self._anchors = anchors
@@ -680,7 +813,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         metric = None if self._learned_metric is None else LearnedMetric(*self._learned_metric)
         rows = self.anchors_X_, self.anchors_y_, self.anchor_weights_, self.anchor_labels_
         details = self._row_scale(), self._censored_X, metric, self.n_jobs
-        return Anchors(self._schema, *rows, *details, groups=self.anchor_groups_)
+        codes = self.anchor_groups_, self.anchor_batches_
+        return Anchors(self._schema, *rows, *details, *codes)
 
     def restore_anchors(self) -> None:
         """Make the neighbor index of the anchors now, where predictions need one."""

@@ -179,6 +179,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         equal weights predict the errors of other folds as well.
     n_nearest_anchors_ : int or None
         Number of nearest anchors that `anchors="auto"` chose; None for all anchors.
+    batch_offsets_ : DataFrame
+        Of a fit with `batch`: `offset` of each batch relative to the mean of all batches, its
+        `std_error` and the number of its known rows `n_rows`. `anchors_y_` are values without
+        the offsets.
     selected_features_ : ndarray
         Indices of the features that pairs are made of: all, or those that the default estimator
         uses of a wide table. Features that are known in less than about 1 % of the training rows
@@ -235,6 +239,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_lower=None,
         y_upper=None,
         groups=None,
+        batch=None,
     ):
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -260,9 +265,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         groups : array of shape (n,), default=None
             Groups of rows that are held out together, by the folds of `cv` and by a search as base
             estimator.
+        batch : array of shape (n,), default=None
+            Batch of each row, such as a laboratory or an instrument, whose values of y have an
+            unknown offset: the twin is fitted to y without the offsets (see `batch_offsets_`).
         """
         options = {"X_val": X_val, "y_val": y_val, "with_folds": True}
-        self.fit_pairs(X, y, sample_weight, groups, y_lower, y_upper, **options)
+        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
+        with restore_on_failure(self), targets as (y, *bounds):
+            self.fit_pairs(X, y, sample_weight, groups, *bounds, **options)
         return self
 
     def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False):

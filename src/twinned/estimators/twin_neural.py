@@ -13,6 +13,7 @@ from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, store_rows
 from twinned.pairing.pairs import PairStrategy
+from twinned.rows.validation import restore_on_failure
 
 
 @dataclass(eq=False, repr=False)
@@ -105,6 +106,22 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     anchors: str | AnchorStrategy = "all"
     weights: str | WeightStrategy = "uniform"
     loop_weight: float = 0.0
+
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        X_val=None,
+        y_val=None,
+        y_lower=None,
+        y_upper=None,
+        batch=None,
+    ):
+        """Train the members, as those of `NeuralRegressor`; `batch` is as in `TwinRegressor`."""
+        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
+        with restore_on_failure(self), targets as (y, *bounds):
+            return super().fit(X, y, sample_weight, X_val, y_val, *bounds)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and store the anchors."""

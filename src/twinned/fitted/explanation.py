@@ -22,7 +22,7 @@ OTHERS = "all other cases"  # label of the last row of each query
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}
 _MAX_LABEL = 24  # characters
-RESERVED = {*COLUMNS, "label", "output"}
+RESERVED = {*COLUMNS, "label", "output", "offset"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
 
@@ -43,8 +43,8 @@ def tabulate_comparables(
     in units of y.
     """
     anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
-    known_y = target.invert_known(anchors.targets)
-    copies = distinct_rows(np.column_stack([anchors.X, anchors.targets]))
+    known_y = target.invert_known(anchors.targets + fitted.anchor_offsets[:, None])
+    copies = distinct_rows(np.column_stack([anchors.X, anchors.targets, fitted.anchor_offsets]))
     if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
         copies = (np.arange(len(anchors)),) * 2
 
@@ -53,6 +53,8 @@ def tabulate_comparables(
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric, target.invert)
     table = pd.concat(tables, ignore_index=True)
+    if fitted.batches is not None:
+        table.insert(3, "offset", _offset_differences(fitted, queries, table, target))
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
@@ -64,6 +66,17 @@ def tabulate_comparables(
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
+
+
+def _offset_differences(
+    fitted: FittedTwin, queries: Queries, table: pd.DataFrame, target: TargetTransform
+) -> Floats:
+    """(row of the table,): what the batch of the query adds to the value of the anchor."""
+    anchor, known_y = table["anchor"].to_numpy(), table["anchor_y"].to_numpy()
+    own = np.zeros(len(queries)) if queries.offset is None else queries.offset
+    added = own[table["query"]] - fitted.anchor_offsets[anchor]
+    offset: Floats = target.invert(target.apply(known_y) + added) - known_y
+    return np.where(anchor < 0, np.nan, offset)
 
 
 def tabulate_estimates(
@@ -150,6 +163,8 @@ def _adjustments(
     first = replace(queries, matrix=queries.matrix[query])
     second = replace(queries, matrix=fitted.anchors.X[anchor])
     known_y, estimates = table[["anchor_y", "estimate"]].to_numpy().T
+    if fitted.batches is not None:  # in the batch of the query
+        known_y = known_y + table["offset"].to_numpy()
     differences = difference(target.apply(estimates), target.apply(known_y))
     by_feature = attribute_difference(fitted, first, second, differences[rows])
     result = np.full((len(table), by_feature.shape[1]), np.nan)

@@ -123,10 +123,22 @@ def predict_error(
     targets = fitted.anchors.targets
     if fitted.anchors.y.ndim > 1:
         raise ValueError(f"Joint samples need a single output, but y has {targets.shape[1]}.")
-    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
     if calibration is None:
+        mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
         return mean, SPREAD_FACTOR * std
-    return mean, calibration.std(calibration.error_scale(queries.matrix, mean, std))
+    mean, scale = predict_scale(fitted, queries, calibration)
+    return mean, calibration.std(scale)
+
+
+def predict_scale(
+    fitted: FittedTwin, queries: Queries, calibration: Calibration
+) -> tuple[Floats, Floats]:
+    """(query,): the prediction and its error scale, which includes the error of the offset."""
+    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+    if queries.offset is None or queries.widening is None:
+        return mean, calibration.error_scale(queries.matrix, mean, std)
+    scale = calibration.error_scale(queries.matrix, mean - queries.offset, std)
+    return mean, scale * queries.widening
 
 
 def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:

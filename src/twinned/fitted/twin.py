@@ -41,6 +41,7 @@ from twinned.pairing.differences import (
     estimate,
     loop_sum,
 )
+from twinned.rows.batches import BatchOffsets
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
@@ -68,6 +69,10 @@ class Queries:
     schema: TableSchema
     scale: RowScale | None
     matrix: Floats  # (query, feature), with categories as codes
+    # (query,): offset of the batch, and factor of the error scale by the error of the offset; None
+    # without batches
+    offset: Floats | None = None
+    widening: Floats | None = None
 
     def take(self, rows: slice | Indices) -> Rows:
         """Encoded rows, as the model sees them."""
@@ -96,6 +101,7 @@ class Anchors:
     fitted_metric: LearnedMetric | None = None  # where it was learned before
     n_jobs: int | None = None  # of neighbor searches
     groups: Indices | None = None  # (anchor,): codes of groups that are held out together
+    batch: Indices | None = None  # (anchor,): codes of batches, whose offsets y does not have
     # neighbor indices by metric, as needed, and the model that was last bound to the anchors
     indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
     models: list[Any] = field(default_factory=list, init=False)
@@ -117,6 +123,7 @@ class Anchors:
             weights=None if self.weights is None else self.weights[rows],
             labels=None if self.labels is None else [self.labels[i] for i in rows],
             groups=None if self.groups is None else self.groups[rows],
+            batch=None if self.batch is None else self.batch[rows],
         )
 
     @cached_property
@@ -247,6 +254,7 @@ class QueryBlock:
     anchored: AnchoredModel | None  # the fast path of the model
     reduces: bool  # whether the fast path returns moments
     variance: bool  # whether the standard deviation is needed
+    offset: Floats  # (query, 1): of the batch of each query
     indices: Indices | None = None  # (query, anchor); None stands for all anchors
     nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
 
@@ -277,6 +285,8 @@ class QueryBlock:
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         targets = anchors.targets if indices is None else anchors.targets[indices]
+        if twin.batches is not None:
+            targets = targets + self.offset[:, None]
         return estimate(differences, targets)
 
     @cached_property
@@ -287,7 +297,7 @@ class QueryBlock:
             mean, variance = anchored.moments(
                 self.encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
             )
-            return mean, mean if variance is None else np.sqrt(variance)
+            return mean + self.offset, mean if variance is None else np.sqrt(variance)
         return combine(self.estimates, twin.model.member_weights, self.weights)
 
     def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:
@@ -300,9 +310,9 @@ class QueryBlock:
         if twin.errors is None:
             return transform(twin.mean_of_members(self.estimates))
         estimates = transform(self.moments[0][:, None] + twin.errors)
-        (queries, anchors), known = self._matches, transform(twin.anchors.targets)
+        (queries, anchors), targets = self._matches, twin.anchors.targets
         if twin.is_local:
-            estimates[queries, anchors] = known[anchors]
+            estimates[queries, anchors] = transform(targets[anchors] + self.offset[queries])
         elif len(queries):
             shares = self.anchor_shares
             is_other = np.ones(shares.shape, dtype=bool)
@@ -310,7 +320,7 @@ class QueryBlock:
             for query in np.unique(queries):
                 own, share, others = estimates[query], shares[query], is_other[query]
                 if rest := share[others].sum():
-                    moved = own[~others] - known[~others]
+                    moved = own[~others] - transform(targets[~others] + self.offset[query])
                     own[~others] -= moved
                     own[others] += share[~others] @ moved / rest
         return estimates
@@ -405,6 +415,7 @@ class FittedTwin:
     # anchors that equal the query have more weight.
     local_weights: GPWeights | None = None
     replicate_correlation: float = 0.0
+    batches: BatchOffsets | None = None  # whose codes are those of the anchors
 
     @property
     def is_local(self) -> bool:
@@ -521,6 +532,13 @@ class FittedTwin:
             results.append(np.abs(sums).reshape(*i.shape, -1).mean(axis=1))
         return np.concatenate(results)
 
+    @property
+    def anchor_offsets(self) -> Floats:
+        """(anchor,): offsets of the batches of the anchors; 0 without batches."""
+        if self.batches is None:
+            return np.zeros(len(self.anchors))
+        return self.batches.offsets[self.anchors.batch]
+
     def queries(self, matrix: Floats) -> Queries:
         """Encoded rows (row, feature), with categories as codes, as rows to predict."""
         return Queries(self.anchors.schema, self.anchors.scale, matrix)
@@ -567,6 +585,7 @@ class FittedTwin:
                 per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
             n_jobs = self.n_jobs if anchored is None else 1  # the fast path has its own threads
             results: list[Result] = []
+            offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
             for searched in row_blocks(len(queries), per_search):
                 selected: list[NDArray[Any]] = []
                 if nearest is not None:
@@ -576,7 +595,7 @@ class FittedTwin:
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
                     parts = queries.matrix[block], queries.take(block), anchored, reduces, variance
-                    chosen = (part[rows] for part in selected)
+                    chosen = offset[block, None], *(part[rows] for part in selected)
                     return function(QueryBlock(self, block, *parts, *chosen))
 
                 results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)

@@ -1,0 +1,189 @@
+"""Batches of rows, such as laboratories or instruments, whose values of y have unknown offsets."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from twinned.exceptions import UnknownBatchWarning
+from twinned.rows.schema import Floats, Indices
+
+_DIGITS = 8  # of the standard deviation of the errors, in y without offsets
+
+
+class BatchOffsets(NamedTuple):
+    """Offsets of batches, from the residuals of their known rows.
+
+    A residual is the offset of its batch plus an error. With `shrinks`, the offsets are the
+    expected ones, given their variance between batches: a batch with few known rows has an offset
+    near the mean of all batches.
+    """
+
+    names: list[str]
+    means: Floats  # (batch,): mean residuals
+    counts: Floats  # (batch,): numbers of known rows
+    between: float  # standard deviation of the offsets
+    within: float  # standard deviation of the errors
+    shrinks: bool
+
+    @classmethod
+    def of_means(
+        cls, names: list[str], means: Floats, counts: Floats, within: float, shrinks: bool
+    ) -> BatchOffsets:
+        """With the variance between batches by the method of DerSimonian and Laird."""
+        used = counts > 0
+        weight, own = counts[used] / max(within**2, 1e-300), means[used]
+        excess = np.sum(weight * (own - np.average(own, weights=weight)) ** 2) - (len(own) - 1)
+        divisor = weight.sum() - np.sum(weight**2) / weight.sum()
+        between = float(np.sqrt(max(0.0, excess / divisor))) if divisor > 0 else 0.0
+        return cls(names, means, counts, between, within, shrinks)
+
+    @classmethod
+    def estimate(
+        cls,
+        names: list[str],
+        residual: Floats,
+        batch: Indices,
+        weight: Floats | None,
+        shrinks: bool,
+    ) -> BatchOffsets:
+        """From residuals (row,), codes of batches and sample weights.
+
+        >>> codes, residual = np.array([0, 0, 1, 1]), np.array([1.0, 1.2, -1.2, -1.0])
+        >>> BatchOffsets.estimate(["a", "b"], residual, codes, None, False).offsets
+        array([ 1.1, -1.1])
+        """
+        weight = np.ones(len(batch)) if weight is None else weight
+        counts = np.bincount(batch, weight, len(names))
+        means = np.bincount(batch, weight * residual, len(names)) / np.maximum(counts, 1e-300)
+        squares = float(np.sum(weight * (residual - means[batch]) ** 2))
+        n_errors = max(1.0, float(weight.sum()) - np.count_nonzero(counts))
+        return cls.of_means(names, means, counts, float(np.sqrt(squares / n_errors)), shrinks)
+
+    def _share(self, counts: Floats) -> Floats:
+        """The share of a mean residual that is its offset, by the number of its rows."""
+        if not self.shrinks:
+            return (counts > 0).astype(np.float64)
+        total = counts * self.between**2 + self.within**2
+        return np.divide(counts * self.between**2, total, out=np.zeros_like(total), where=total > 0)
+
+    def _variance(self, counts: Floats) -> Floats:
+        """The variance of an estimated offset, by the number of known rows."""
+        known = self._share(counts) * self.within**2 / np.maximum(counts, 1e-300)
+        return np.where(counts > 0, known, self.between**2)
+
+    @property
+    def center(self) -> float:
+        """The mean of the offsets, which is that of a batch without known rows."""
+        used = self.counts > 0
+        variance = self.between**2 + self.within**2 / self.counts[used]
+        return float(np.average(self.means[used], weights=1 / np.maximum(variance, 1e-300)))
+
+    @property
+    def offsets(self) -> Floats:
+        """(batch,): the estimated offsets."""
+        return self.center + self._share(self.counts) * (self.means - self.center)
+
+    def remove(self, y: Floats, codes: Indices) -> Floats:
+        """(row,): y without the offsets.
+
+        It is rounded, far below the errors, so that models that are fitted to it do not depend on
+        the size of the offsets.
+        """
+        unit = 10.0 ** np.floor(np.log10(max(self.within, 1e-290)) - _DIGITS)
+        return np.round((y - self.offsets[codes]) / unit) * unit
+
+    def table(self) -> pd.DataFrame:
+        """Offsets relative to their mean, with standard errors and numbers of known rows."""
+        error = np.sqrt(self._variance(self.counts))
+        columns = {"offset": self.offsets - self.center, "std_error": error, "n_rows": self.counts}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="batch"))
+
+    def codes(self, batch: Any, n_rows: int, *, warn: bool = True) -> Indices:
+        """(row,): the number of the batch of each row; −1 for one without known rows."""
+        labels = batch_labels(batch, n_rows)
+        number = {name: code for code, name in enumerate(self.names) if self.counts[code] > 0}
+        codes = np.array([-1 if label is None else number.get(label, -1) for label in labels])
+        unknown = sorted({str(labels[row]) for row in np.flatnonzero(codes < 0)})
+        if warn and unknown:
+            shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+            warnings.warn(
+                f"Batches without known rows have the mean offset and wider intervals: {shown}. "
+                "Use add_anchors(X, y, batch=…) with a few known rows.",
+                UnknownBatchWarning,
+                stacklevel=4,
+            )
+        return codes.astype(np.intp)
+
+    def of_rows(self, codes: Indices) -> tuple[Floats, Floats]:
+        """(row,): offsets, and factors of the error scale; −1 is a batch without known rows."""
+        offsets, variance = np.append(self.offsets, self.center), self._variance(self.counts)
+        return offsets[codes], self._widening(np.append(variance, self.between**2)[codes])
+
+    def _widening(self, variance: Floats) -> Floats:
+        """Factors of the error scale, by which the variance of an offset widens intervals."""
+        return np.sqrt(1.0 + variance / self.within**2) if self.within else np.ones_like(variance)
+
+    def without_own(
+        self, residual: Floats, codes: Indices, weight: Floats | None
+    ) -> tuple[Floats, Floats]:
+        """(row,): offsets from the residuals of the other rows, and factors of the error scale."""
+        weight = np.ones(len(codes)) if weight is None else weight
+        counts = np.maximum(self.counts[codes] - weight, 0.0)
+        counts[counts < 1e-9 * self.counts[codes]] = 0.0
+        total = self.counts[codes] * self.means[codes] - weight * residual
+        mean = np.where(counts > 0, total / np.maximum(counts, 1e-300), self.center)
+        offsets = self.center + self._share(counts) * (mean - self.center)
+        return offsets, self._widening(self._variance(counts))
+
+    def add(self, labels: list[str], residual: Floats) -> tuple[BatchOffsets, Indices]:
+        """The offsets with further known rows, and the codes of their batches (row,)."""
+        names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
+        number = {name: code for code, name in enumerate(names)}
+        codes = np.array([number[label] for label in labels], dtype=np.intp)
+        n_new = len(names) - len(self.names)
+        before = np.append(self.counts, np.zeros(n_new))
+        sums = before * np.append(self.means, np.zeros(n_new))
+        counts = before + np.bincount(codes, minlength=len(names))
+        sums += np.bincount(codes, residual, len(names))
+        means = sums / np.maximum(counts, 1e-300)
+        return self._replace(names=names, means=means, counts=counts), codes
+
+
+def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
+    """(row,): labels of batches as text, None where missing; a single label is that of all rows.
+
+    >>> batch_labels(np.array([1.0, 2.0, np.nan]), 3), batch_labels("lab A", 2)
+    (['1', '2', None], ['lab A', 'lab A'])
+    """
+    values = [batch] * n_rows if np.ndim(batch) == 0 else list(np.asarray(batch, dtype=object))
+    if len(values) != n_rows or np.ndim(batch) > 1:
+        raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
+
+    def text(value: Any) -> str | None:
+        if pd.isna(value):
+            return None
+        is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+        return str(int(value)) if is_whole else str(value)
+
+    return [text(value) for value in values]
+
+
+def encode_batches(batch: Any, y: Floats) -> tuple[list[str], Indices]:
+    """Names of the batches of training rows and (row,) codes; `y` (row,) may be NaN."""
+    labels = batch_labels(batch, len(y))
+    if None in labels:
+        raise ValueError(f"Row {labels.index(None)} has no batch.")
+    names, codes = np.unique(np.asarray(labels, dtype=str), return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"All rows are of one batch, {names[0]}; offsets need at least two.")
+    if len(names) == len(y):
+        raise ValueError("Each row has a batch of its own; offsets need batches of several rows.")
+    if labels == batch_labels(y, len(y)):
+        raise ValueError(
+            "batch has the values of y; give the laboratory or instrument of each row."
+        )
+    return names.tolist(), codes
