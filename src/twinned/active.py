@@ -57,6 +57,7 @@ def query(
     maximize: bool = True,
     pending: ArrayLike | None = None,
     best: float | None = None,
+    batch: str | None = None,
     random_state: int | np.random.RandomState | None = None,
 ) -> Indices:
     """Return the rows of a pool to label next, the most useful first.
@@ -90,6 +91,8 @@ def query(
         Rows that are being measured: batches avoid them as if they were selected already.
     best : float, default=None
         The value to improve on; None is the best of the anchors.
+    batch : str, default=None
+        Batch in which the rows will be measured, for a model with batches and a value of `best`.
     random_state : int, RandomState or None, default=None
         For the strategies that draw loops, reference points or samples.
 
@@ -115,7 +118,7 @@ def query(
         raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
     check_bool("maximize", maximize)
     rng = check_random_state(random_state)
-    queries = twin.encode(X_pool)
+    queries = twin.encode(X_pool, batch=batch)
     waiting = queries.matrix[:0] if pending is None else twin.encode(pending).matrix
     if strategy in ACQUISITIONS:
         with limit_threads(twin.n_jobs):
@@ -226,8 +229,12 @@ SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]
 def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
     """Return the n queries to measure next, in order; `waiting` are encoded rows. See `query`."""
     sign, fitted = 1.0 if maximize else -1.0, twin.fitted_
+    if best is not None:  # without the offset of the batch, as the known values are
+        offset = 0.0 if queries.offset is None else queries.offset[0]
+        best = check_real("best", best) - offset
+    queries = fitted.queries(queries.matrix)
     mean, std = predict_error(fitted, queries, twin.calibration_)
-    best_y = np.max(sign * twin.anchors_y_) if best is None else sign * check_real("best", best)
+    best_y = np.max(sign * twin.anchors_y_) if best is None else sign * best
     score = log_expected_improvement(sign * mean, std, best_y)
     is_new = _find_new(_measured_features(fitted, waiting), queries.encode().features)
     if n > is_new.sum():

@@ -316,7 +316,7 @@ class AutoTwinRegressor(BaseTwin):
         """
         self.set_offsets(first, codes, self.out_of_fold_prediction_)
         fitted, weight = self.fitted_, self.anchor_weights_
-        batches, codes = fitted.batches, fitted.anchors.batch
+        batches, codes = fitted.batches, codes[self.anchor_rows_]
         assert batches is not None, "they are set"
         y = self.anchors_y_ + fitted.anchor_offsets
         residual = y - self.out_of_fold_prediction_

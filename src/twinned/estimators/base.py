@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -17,6 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
+from twinned.estimators.batches import BatchMethods, check_no_batch
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.explanation import tabulate_comparables
@@ -29,16 +29,14 @@ from twinned.fitted.sampling import (
     probability_positive,
 )
 from twinned.fitted.twin import Anchors, FittedTwin, LocalErrors, Queries, RowScale
-from twinned.models.batches import estimate_offsets
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
-from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
-from twinned.rows.training import TrainingRows, validate_training_rows
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -46,14 +44,6 @@ from twinned.rows.validation import (
     validate_table,
     validate_target,
 )
-
-
-def check_no_batch(
-    batch: Any, message: str = "batch of a Dask table is not supported; use a table in memory."
-) -> None:
-    """Raise where a batch is given."""
-    if batch is not None:
-        raise ValueError(message)
 
 
 class TwinMethods(RegressorMixin):
@@ -536,7 +526,7 @@ class TwinMethods(RegressorMixin):
         return check_random_state(self.random_state if random_state is None else random_state)
 
 
-class BaseTwin(TwinMethods, BaseEstimator, ABC):
+class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     """Base class of regressors that predict from differences to anchors.
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
@@ -550,9 +540,6 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
     anchor_groups_: Indices | None = None  # (anchor,): codes of groups that are held out together
-    anchor_batches_: Indices | None = None  # (anchor,): codes of batches
-    _batches: tuple[Any, ...] | None = None  # the parts of `BatchOffsets`
-    shrinks_offsets = False  # whether offsets are shrunk by their estimated variance
     # (anchor,) or (anchor, output): out-of-fold errors of the anchors, and the power of `GPWeights`
     # by which they are weighted, 0 for equal weights
     anchor_errors_: Floats | None = None
@@ -604,31 +591,13 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """The stored calibration of prediction intervals, or None."""
         return stored_calibration(self) if "intervals_" in vars(self) else None
 
-    @property
-    def batches_(self) -> BatchOffsets | None:
-        """The offsets of batches, of a model that was fitted with them."""
-        return None if self._batches is None else BatchOffsets(*self._batches)
-
-    @property
-    def batch_offsets_(self) -> pd.DataFrame:
-        """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
-        if self.batches_ is None:
-            raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
-        return self.batches_.table()
-
     def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
-        queries, batches = Queries(schema, self._anchors.scale, matrix), self.batches_
-        if batches is None:
-            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
-            return queries
-        no_batch = np.full(len(matrix), -1)
-        codes = no_batch if batch is None else batches.codes(batch, len(matrix))
-        offset, widening = batches.of_rows(codes)
-        return replace(queries, offset=offset, widening=widening)
+        offset, widening = self.offsets_of(batch, len(matrix))
+        return Queries(schema, self._anchors.scale, matrix, offset, widening)
 
     def with_symmetric(self, symmetric: bool) -> Self:
         """The same fitted twin, evaluated in both orders of a pair or in one."""
@@ -651,13 +620,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
         if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
-        if self.batches_ is not None:
-            batches, codes = self._add_to_batches(queries, new_y, batch)
-            known_y = anchors.y + self.fitted_.anchor_offsets - batches.offsets[anchors.batch]
-            anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
-            new_y = new_y - batches.offsets[codes]
-        else:
-            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+        queries = replace(queries, offset=None)
+        batches, anchors, new_y = self._add_to_batches(queries, new_y, batch)
         labels, weights, groups = anchors.labels, anchors.weights, anchors.groups
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
@@ -678,76 +642,14 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         other = self.with_anchors(extended, rows)
         other.n_nearest_anchors_ = self.n_nearest_anchors_
-        if self.batches_ is not None:
-            other._batches = tuple(batches)
+        other._batches = batches and tuple(batches)
         if self.anchor_errors_ is not None:  # the model was not fitted to the new rows
             fitted = self.fitted_
-            errors = new_y - fitted.squeeze(fitted.predict(replace(queries, offset=None))[0])
+            errors = new_y - fitted.squeeze(fitted.predict(queries)[0])
             before = self.anchor_errors_ + anchors.y - self.anchors_y_
             other.anchor_errors_ = np.concatenate([before, errors])
             other.local_power_ = self.local_power_
         return other
-
-    def _add_to_batches(self, queries, y, batch):
-        """The offsets of batches with further known rows, and the codes of their batches."""
-        if batch is None or None in (labels := batch_labels(batch, len(y))):
-            raise ValueError("The model has batches; give the batch of each new anchor.")
-        fitted, batches = self.fitted_, self.batches_
-        assert batches is not None, "the model has batches"
-        predicted = fitted.squeeze(fitted.predict(replace(queries, offset=None))[0])
-        return batches.add(labels, y - predicted)
-
-    @contextmanager
-    def without_offsets(self, batch, X, y, sample_weight=None, y_lower=None, y_upper=None):
-        """Context of a fit to y, y_lower and y_upper without the offsets of batches.
-
-        At its end the offsets are estimated again, by out-of-fold predictions where there are some.
-        """
-        self.__dict__.pop("_batches", None)
-        if batch is None:
-            yield y, y_lower, y_upper
-            return
-        arguments = sample_weight, None, y_lower, y_upper
-        data = validate_training_rows(self, X, y, *arguments, multi_output=False)
-        names, codes = encode_batches(batch, np.where(data.censored, np.nan, data.y))
-        known = data.take(data.known)
-        first = estimate_offsets(
-            known.rows.features,
-            known.y,
-            names,
-            codes[known.table_rows],
-            known.weight,
-            self.shrinks_offsets,
-        )
-        self._first_offsets = first, codes
-        parts = (None if part is None else np.asarray(part) for part in (y, y_lower, y_upper))
-        yield tuple(None if part is None else first.remove(part, codes) for part in parts)
-        if self._batches is None:
-            errors = self.anchor_errors_
-            self.set_offsets(first, codes, None if errors is None else self.anchors_y_ - errors)
-        del self._first_offsets
-
-    def set_offsets(self, first: BatchOffsets, codes: Indices, predicted: Floats | None) -> None:
-        """Set the offsets of batches from out-of-fold predictions (anchor,), or the first ones.
-
-        `codes` are those of the rows of the training table. The anchors have y without the first
-        offsets, and then without the final ones.
-        """
-        codes, anchors = codes[self.anchor_rows_], self._anchors
-        batches, before = first, first.offsets[codes]
-        if predicted is not None:
-            residual = anchors.y + before - predicted
-            parts = residual, codes, anchors.weights, self.shrinks_offsets
-            batches = BatchOffsets.estimate(first.names, *parts)
-            # relative to the first ones, so that predictions are not changed as a whole
-            shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
-            batches = batches._replace(means=batches.means - shift)
-        moved = before - batches.offsets[codes]
-        anchors = replace(anchors, y=anchors.y + moved, batch=codes)
-        self._anchors, self.anchors_y_, self.anchor_batches_ = anchors, anchors.y, codes
-        if self.anchor_errors_ is not None:
-            self.anchor_errors_ = self.anchor_errors_ + moved
-        self._batches = tuple(batches)
 
     def with_anchors(self, anchors: Anchors, rows: Indices) -> Self:
         """A new fitted twin with the same trained model and other anchors.

@@ -303,10 +303,10 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         check_is_fitted(self)
         return self.twin_.applicability(X)
 
-    def encode(self, X, schema=None):
+    def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
-        return self.twin_.encode(X, schema)
+        return self.twin_.encode(X, schema, batch)
 
     def with_symmetric(self, symmetric: bool) -> TwinRegressor:
         """The fitted twin, evaluated in both orders of a pair or in one."""

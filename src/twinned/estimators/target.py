@@ -80,7 +80,7 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
         if name == "auto":
-            given = [fit_params.get(part) for part in ("sample_weight", "groups")]
+            given = [fit_params.get(part) for part in ("sample_weight", "groups", "batch")]
             name = choose_transform(X, bounds.lower, rows, *given)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
@@ -102,34 +102,35 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         twin, transform = unwrap(self.regressor_)
         return twin, transform(X)
 
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, batch=None):
         """Predict y; with `return_std`, also the standard deviation, by the delta method."""
         (twin, rows), target = self._prepare(X), self.target_
-        mean = twin.fitted_.squeeze(target.predict(twin.fitted_, twin.encode(rows)))
+        queries = twin.encode(rows, batch=batch)
+        mean = twin.fitted_.squeeze(target.predict(twin.fitted_, queries))
         if not return_std:
             return mean
-        return mean, target.slope(mean) * twin.predict(rows, return_std=True)[1]
+        return mean, target.slope(mean) * twin.predict(rows, return_std=True, batch=batch)[1]
 
-    def predict_interval(self, X, confidence=0.9):
+    def predict_interval(self, X, confidence=0.9, batch=None):
         """(n_queries, 2): ends of prediction intervals of y, as those of the twin."""
         twin, rows = self._prepare(X)
-        return self.target_.invert(twin.predict_interval(rows, confidence))
+        return self.target_.invert(twin.predict_interval(rows, confidence, batch=batch))
 
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)):
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), batch=None):
         """(n_queries, n_quantiles): quantiles of y, as those of the twin."""
         twin, rows = self._prepare(X)
-        return self.target_.invert(twin.predict_quantiles(rows, quantiles))
+        return self.target_.invert(twin.predict_quantiles(rows, quantiles, batch=batch))
 
-    def predict_cdf(self, X, y):
+    def predict_cdf(self, X, y, batch=None):
         """(n_queries,): probability that a measurement is at most y."""
-        twin, rows = self._prepare(X)
-        return twin.predict_cdf(rows, self.target_.apply(np.asarray(y, dtype=np.float64)))
+        (twin, rows), y = self._prepare(X), np.asarray(y, dtype=np.float64)
+        return twin.predict_cdf(rows, self.target_.apply(y), batch=batch)
 
-    def log_density(self, X, y):
+    def log_density(self, X, y, batch=None):
         """(n_queries,): logarithm of the predictive density at y, −∞ where y is not possible."""
         (twin, rows), y = self._prepare(X), np.asarray(y, dtype=np.float64)
         slope = self.target_.slope(y)
-        density = twin.log_density(rows, self.target_.apply(y))
+        density = twin.log_density(rows, self.target_.apply(y), batch=batch)
         return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
 
 
@@ -178,7 +179,12 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
 
 
 def choose_transform(
-    X: Any, y: Floats, rows: Indices, sample_weight: Any = None, groups: Any = None
+    X: Any,
+    y: Floats,
+    rows: Indices,
+    sample_weight: Any = None,
+    groups: Any = None,
+    batch: Any = None,
 ) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
@@ -188,16 +194,19 @@ def choose_transform(
 
     if y.size > len(y):
         raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
-    check_consistent_length(X, y, sample_weight, groups)
+    check_consistent_length(X, y, sample_weight, groups, batch)
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
     X, y = safe_indexing(X, rows), y.ravel()[rows]
-    given = [own if own is None else safe_indexing(own, rows) for own in (sample_weight, groups)]
+    given = {"sample_weight": sample_weight, "groups": groups, "batch": batch}
+    options = {name: safe_indexing(own, rows) for name, own in given.items() if own is not None}
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
         blend = AutoTwinRegressor(members=_MEMBERS, cv=5, random_state=0)
-        table = blend.fit_blend(X, target.apply(y), *given, calibrate=False).out_of_fold()
-        known, predicted = table[["y", "prediction"]].to_numpy().T
+        blend.fit_blend(X, target.apply(y), **options, calibrate=False)
+        known, predicted = blend.out_of_fold()[["y", "prediction"]].to_numpy().T
+        offsets = blend.fitted_.anchor_offsets
+        known, predicted = known + offsets, predicted + offsets
         error = target.invert_mean(predicted, known) - target.invert(known)
         errors[name] = float(np.sqrt(np.average(error**2, weights=blend.anchor_weights_)))
     best = min(errors, key=lambda name: errors[name])

@@ -92,7 +92,16 @@ def conformal(model, X_cal, y_cal, *, width="std"):
 
 
 def cross_conformal(
-    model, X, y, *, groups=None, cv=10, width="learned", metric="euclidean", random_state=None
+    model,
+    X,
+    y,
+    *,
+    groups=None,
+    batch=None,
+    cv=10,
+    width="learned",
+    metric="euclidean",
+    random_state=None,
 ):
     """Calibrate a model without a calibration set, by cross-validation.
 
@@ -109,6 +118,8 @@ def cross_conformal(
     groups : array of shape (n,), default=None
         Groups of rows that are held out together, so that intervals hold for rows of new groups.
         The `fit` of the model gets them where it has this parameter, and `store_in` stores them.
+    batch : array of shape (n,), default=None
+        Batch of each row, for a twin; see `TwinRegressor`.
     cv : int or a splitter of scikit-learn, default=10
         Folds. An integer is that many random folds; with few, the models of the folds have far
         fewer training rows than the final model, and intervals are too wide.
@@ -146,17 +157,38 @@ def cross_conformal(
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
     *models, final = Parallel(prefer="threads")(
-        delayed(fit_clone)(model, X, values, rows, codes)
+        delayed(fit_clone)(model, X, values, rows, codes, batch)
         for rows in [*(training for training, _ in folds), np.arange(len(values))]
     )
     options = {"width": width, "metric": metric, "random_state": random_state, "groups": codes}
+    if batch is not None:
+        matrix, values, predicted = _without_offsets(models, final, X, values, batch, folds)
+        return CrossCalibrated(models, final, matrix, values, folds, predicted=predicted, **options)
     return CrossCalibrated(models, final, X, values, folds, **options)
 
 
-def fit_clone(model, X, y, rows, groups=None):
+def _without_offsets(models, final, X, y, batch, folds):
+    """Encoded rows, y and out-of-fold predictions without the offsets of the final model.
+
+    Errors are those of rows of large batches: divided by the factors that widen intervals.
+    """
+    queries, batch = final.encode(X, batch=batch), np.asarray(batch)
+    errors, std = np.full((2, len(y)), np.nan)
+    for model, (_, rows) in zip(models, folds, strict=True):
+        own, labels = safe_indexing(X, rows), batch[rows]
+        mean, std[rows] = model.predict_raw(own, labels)
+        errors[rows] = (y[rows] - mean) / model.encode(own, batch=labels).widening
+    y = y - queries.offset
+    y[final.anchor_rows_] = final.anchors_y_  # which are rounded
+    return queries.matrix, y, (y - errors, std)
+
+
+def fit_clone(model, X, y, rows, groups=None, batch=None):
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups."""
     several = groups is not None and len(np.unique(groups[rows])) > 1
     options = {"groups": groups[rows]} if several and has_fit_parameter(model, "groups") else {}
+    if batch is not None:
+        options["batch"] = np.asarray(batch)[rows]
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)

@@ -57,7 +57,7 @@ class BatchOffsets(NamedTuple):
         array([ 1.1, -1.1])
         """
         weight = np.ones(len(batch)) if weight is None else weight
-        counts = np.bincount(batch, weight, len(names))
+        counts = np.bincount(batch, weight, len(names)).astype(np.float64)
         means = np.bincount(batch, weight * residual, len(names)) / np.maximum(counts, 1e-300)
         squares = float(np.sum(weight * (residual - means[batch]) ** 2))
         n_errors = max(1.0, float(weight.sum()) - np.count_nonzero(counts))

@@ -1,0 +1,136 @@
+"""Offsets of batches of a twin: estimated in its fit, and updated with its anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from twinned.fitted.twin import Anchors, Queries
+from twinned.models.batches import estimate_offsets
+from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
+from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import validate_training_rows
+
+
+def check_no_batch(
+    batch: Any, message: str = "batch of a Dask table is not supported; use a table in memory."
+) -> None:
+    """Raise where a batch is given."""
+    if batch is not None:
+        raise ValueError(message)
+
+
+class BatchMethods:
+    """Methods of a twin for batches, whose offsets its anchors do not have."""
+
+    anchor_batches_: Indices | None = None  # (anchor,): codes of batches
+    _batches: tuple[Any, ...] | None = None  # the parts of `BatchOffsets`
+    shrinks_offsets = False  # whether offsets are shrunk by their estimated variance
+
+    @property
+    def batches_(self) -> BatchOffsets | None:
+        """The offsets of batches, of a model that was fitted with them."""
+        return None if self._batches is None else BatchOffsets(*self._batches)
+
+    @property
+    def batch_offsets_(self) -> pd.DataFrame:
+        """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
+        if self.batches_ is None:
+            raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
+        return self.batches_.table()
+
+    def offsets_of(self, batch: Any, n_rows: int) -> tuple[Floats | None, Floats | None]:
+        """(row,): offsets of batches and factors of the error scale; None without batches."""
+        batches = self.batches_
+        if batches is None:
+            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+            return None, None
+        no_batch = np.full(n_rows, -1)
+        return batches.of_rows(no_batch if batch is None else batches.codes(batch, n_rows))
+
+    def _add_to_batches(
+        self: Any, queries: Queries, y: Floats, batch: Any
+    ) -> tuple[BatchOffsets | None, Anchors, Floats]:
+        """The offsets with further known rows, and y of the anchors and of these rows without them.
+
+        `queries` have no offsets. The anchors have the batches of all rows.
+        """
+        batches, anchors, fitted = self.batches_, self._anchors, self.fitted_
+        if batches is None or anchors.batch is None:
+            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+            return None, anchors, y
+        labels = [] if batch is None else batch_labels(batch, len(y))
+        names = [label for label in labels if label is not None]
+        if len(names) < len(y):
+            raise ValueError("The model has batches; give the batch of each new anchor.")
+        batches, codes = batches.add(names, y - fitted.predict(queries)[0][:, 0])
+        known_y = anchors.y + fitted.anchor_offsets - batches.offsets[anchors.batch]
+        anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
+        return batches, anchors, y - batches.offsets[codes]
+
+    @contextmanager
+    def without_offsets(
+        self: Any,
+        batch: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+    ) -> Iterator[tuple[Any, ...]]:
+        """Context of a fit to y, y_lower and y_upper without the offsets of batches.
+
+        At its end the offsets are estimated again, by out-of-fold predictions where there are some.
+        """
+        self.__dict__.pop("_batches", None)
+        if batch is None:
+            yield y, y_lower, y_upper
+            return
+        arguments = sample_weight, None, y_lower, y_upper
+        data = validate_training_rows(self, X, y, *arguments, multi_output=False)
+        names, codes = encode_batches(batch, np.where(data.censored, np.nan, data.y))
+        known = data.take(data.known).of_positive_weight()
+        first = estimate_offsets(
+            known.rows.features,
+            known.y,
+            names,
+            codes[known.table_rows],
+            known.weight,
+            self.shrinks_offsets,
+        )
+        self._first_offsets = first, codes
+        parts = (None if part is None else np.asarray(part) for part in (y, y_lower, y_upper))
+        yield tuple(None if part is None else first.remove(part, codes) for part in parts)
+        if self._batches is None:
+            errors = self.anchor_errors_
+            self.set_offsets(first, codes, None if errors is None else self.anchors_y_ - errors)
+        del self._first_offsets
+
+    def set_offsets(
+        self: Any, first: BatchOffsets, codes: Indices, predicted: Floats | None
+    ) -> None:
+        """Set the offsets of batches from out-of-fold predictions (anchor,), or the first ones.
+
+        `codes` are those of the rows of the training table. The anchors have y without the first
+        offsets, and then without the final ones.
+        """
+        codes, anchors = codes[self.anchor_rows_], self._anchors
+        batches, before = first, first.offsets[codes]
+        if predicted is not None:
+            residual = anchors.y + before - predicted
+            parts = residual, codes, anchors.weights, self.shrinks_offsets
+            batches = BatchOffsets.estimate(first.names, *parts)
+            # relative to the first ones, so that predictions are not changed as a whole
+            shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
+            batches = batches._replace(means=batches.means - shift)
+        moved = before - batches.offsets[codes]
+        anchors = replace(anchors, y=anchors.y + moved, batch=codes)
+        self._anchors, self.anchors_y_, self.anchor_batches_ = anchors, anchors.y, codes
+        if self.anchor_errors_ is not None:
+            self.anchor_errors_ = self.anchor_errors_ + moved
+        self._batches = tuple(batches)
