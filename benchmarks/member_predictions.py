@@ -178,11 +178,10 @@ class StoredPredictions:
     """Predictions of encoded test rows, as an estimator."""
 
     def __init__(self, matrix, predicted):
-        self.matrix, self.predicted = matrix, predicted
+        self.value_of_row = {row.tobytes(): y for row, y in zip(matrix, predicted, strict=True)}
 
     def predict(self, matrix):
-        np.testing.assert_array_equal(matrix, self.matrix)
-        return self.predicted
+        return np.array([self.value_of_row[row.tobytes()] for row in matrix])
 
 
 class StoredMember(FittedMember):

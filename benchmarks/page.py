@@ -44,17 +44,25 @@ def page_text():
     """Return the page."""
     runs = {
         name: read_results(name)
-        for name in ("standard_splits", "accuracy_auto", "accuracy_auto_others", "budgets")
+        for name in (
+            "standard_splits",
+            "accuracy_auto",
+            "accuracy_auto_others",
+            "accuracy_auto_unseen",
+            "budgets",
+        )
     }
     standard, losses = standard_values(runs["standard_splits"])
     paper, paper_losses = paper_values(runs["accuracy_auto"])
     others, other_losses = other_values(runs["accuracy_auto_others"])
+    unseen, unseen_losses = unseen_values(runs["accuracy_auto_unseen"])
     time_section, time_losses = time_values(runs["budgets"])
-    lines = [*losses, *paper_losses, *other_losses, *time_losses]
+    lines = [*losses, *paper_losses, *other_losses, *unseen_losses, *time_losses]
     values = {
         **standard,
         **paper,
         **others,
+        **unseen,
         "time_section": time_section,
         "losses": "\n".join(f"- {line}" for line in lines),
     }
@@ -216,6 +224,25 @@ def other_values(runs):
     )
     table = "\n".join(harness.markdown_table(header, rows))
     return {"others_table": table, "others_conclusion": conclusion}, losses
+
+
+def unseen_values(runs):
+    """Return the texts of the tables that no choice was made with, and where the blend loses."""
+    counts = runs[runs["model"] == BLEND].groupby("dataset").size()
+    rows, ratios, losses = [], [], []
+    for key, errors, best, ratio, in_errors in blend_rows(runs):
+        best_text = f"{ratio:.3f} ({in_errors:+.1f}), {best}"
+        rows.append([f"{key} ({counts[key]} splits)", f"{errors[BLEND]:.4g}", best_text])
+        ratios.append(ratio)
+        if ratio > NEARLY:
+            losses.append(loss_line("No choice made", key, errors, best, ratio, in_errors))
+    conclusion = (
+        f"The error is {geometric_mean(ratios):.3f} of that of the best member, chosen by test "
+        f"error on each table (geometric mean), and at most 2 % above it on "
+        f"{sum(ratio <= 1.02 for ratio in ratios)} of {len(rows)} tables."
+    )
+    table = "\n".join(harness.markdown_table(["", "blend", "blend / best member"], rows))
+    return {"unseen_table": table, "unseen_conclusion": conclusion}, losses
 
 
 # --- error against time ---
