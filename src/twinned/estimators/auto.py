@@ -10,10 +10,13 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from joblib import parallel_config
-from sklearn.utils import Tags
+from sklearn.base import clone
+from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.batches import check_no_batch
 from twinned.estimators.blending.members import (
     FitContext,
     FittedMember,
@@ -33,6 +36,12 @@ from twinned.estimators.blending.weights import (
     spread_weights,
     twin_contribution,
 )
+from twinned.estimators.several_targets import (
+    joint_intervals,
+    joint_scores,
+    per_target,
+    target_columns,
+)
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.twin import LocalErrors
@@ -42,7 +51,16 @@ from twinned.rows.batches import BatchOffsets
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
-from twinned.rows.validation import check_n_jobs, check_real, draw_seed, restore_on_failure
+from twinned.rows.validation import (
+    check_bool,
+    check_n_jobs,
+    check_real,
+    draw_seed,
+    restore_on_failure,
+    target_names,
+)
+
+_VALIDATED = {"n_features_in_", "feature_names_in_", "_pair_dtype"}  # set before the fit
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -53,6 +71,11 @@ class AutoTwinRegressor(BaseTwin):
     blend come from the out-of-fold predictions, and so do the prediction intervals and
     `contribution_`, the comparison of the blend with and without twins.
 
+    With several targets, y of shape (n_samples, n_targets), there is a blend for each target, with
+    weights and intervals of its own; folds are those of all rows. Arrays of results have an axis of
+    targets after that of rows, and tables a column `target`. What is not defined for several
+    targets is found in the model of each, in `targets_`.
+
     Parameters
     ----------
     effort : {"fast", "balanced", "thorough"}, default="balanced"
@@ -61,7 +84,7 @@ class AutoTwinRegressor(BaseTwin):
         Seconds for the fit. Ridge regression is fitted first, in a short fit also a Gaussian
         process, gradient boosting and its twin, then the others in the order of expected gain per
         second; those that are expected to take too long are fitted with less effort or skipped. At
-        least one member is always fitted. None is no limit.
+        least one member is always fitted. Several targets share it. None is no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
@@ -126,6 +149,14 @@ class AutoTwinRegressor(BaseTwin):
     skipped_ : dict
         Reasons for each member that was not fitted: for lack of time, or by an
         `UnsuitableDataError`. Other errors of members are raised.
+    targets_ : list of AutoTwinRegressor
+        The fitted model of each of several targets; empty for a single one. A model of several
+        targets has only this attribute and the next ones, and `leaderboard_`.
+    target_names_ : list of str
+        Names of several targets: the columns of y, or `y0`, `y1`, ….
+    joint_scores_ : ndarray of shape (n,)
+        Of each training row that has all of several targets, the least confidence at which the
+        intervals contain all of them, in increasing order; see `predict_interval`.
     anchor_groups_ : ndarray of shape (n_anchors,) or None
         Codes of the `groups` of the anchors, without which `applicability` is computed.
     anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_
@@ -164,6 +195,7 @@ class AutoTwinRegressor(BaseTwin):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
         return tags
 
     def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None, batch=None):
@@ -173,8 +205,9 @@ class AutoTwinRegressor(BaseTwin):
         ----------
         X : table or array of shape (n_samples, n_features)
             Training rows; missing values are allowed.
-        y : array of shape (n_samples,)
-            Their target values.
+        y : array of shape (n_samples,), or table or array of shape (n_samples, n_targets)
+            Their target values. With several targets, a missing value is NaN: a row is used for the
+            targets that it has.
         sample_weight : array of shape (n_samples,), default=None
             Weights of the rows, for all members that support them and for the blend.
         groups : array of shape (n_samples,), default=None
@@ -209,33 +242,77 @@ class AutoTwinRegressor(BaseTwin):
     ):
         """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
+        if several := target_names(y):
+            check_no_batch(batch, "batch needs a single target.")
         targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1), targets as (y, *bounds):
-            specs = self.check_parameters()
+            self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
             arguments = sample_weight, groups, *bounds
+            kinds = {"multi_output": bool(several), "allow_missing": bool(several)}
             data = validate_training_rows(
-                self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=False
+                self, X, y, *arguments, pair_dtype=self._pair_dtype, **kinds
             )
-            rows = blend_rows(data, self.cv, self.effort, seed)
-            names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-            warn_of_unknown_features(rows.known, names, stacklevel=3)
-            with ignore_table_warnings():
-                results = self.fit_members(specs, rows.rows, seed, start)
+            for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
+                delattr(self, name)  # of an earlier fit
+            if several:
+                self._fit_targets(data, several, seed, start)
+            else:
                 offsets = None if batch is None else self._first_offsets
-                self._set_blend(FitRecord(results, rows, seed, offsets))
-                if calibrate:
-                    with parallel_config("threading", n_jobs=self.n_jobs):
-                        self._calibrate()
+                self.fit_rows(data, seed, start, offsets, calibrate)
+        return self
+
+    # --- steps of fit -------------------------------------------------------------------------
+
+    def fit_rows(
+        self,
+        data: TrainingRows,
+        seed: int,
+        start: float,
+        offsets: Any = None,
+        calibrate: bool = True,
+    ) -> None:
+        """Fit the blend of a single target to validated rows, whose y is without offsets.
+
+        `start` is when the fit began.
+        """
+        rows = blend_rows(data, self.cv, self.effort, seed)
+        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
+        warn_of_unknown_features(rows.known, names, stacklevel=4)
+        with ignore_table_warnings():
+            results = self.fit_members(self.check_parameters(), rows.rows, seed, start)
+            self._set_blend(FitRecord(results, rows, seed, offsets))
+            if calibrate:
+                with parallel_config("threading", n_jobs=self.n_jobs):
+                    self._calibrate()
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             seconds = time.perf_counter() - start
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {seconds:.1f} s")
-        return self
 
-    # --- steps of fit -------------------------------------------------------------------------
+    def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
+        """Fit a blend to each target, on the same folds; each has the rows that have its value."""
+        shared = blend_rows(data, self.cv, self.effort, seed)
+        rows = replace(shared.anchors, fold=shared.anchor_folds)
+        self.targets_ = []
+        for j, name in enumerate(names):
+            known = rows.take(~np.isnan(rows.y[:, j]))
+            model, begin = clone(self), time.perf_counter()
+            vars(model).update({key: vars(self)[key] for key in _VALIDATED & vars(self).keys()})
+            model.target_name_ = name
+            if self.time_budget is not None:
+                left = self.time_budget - (begin - start)
+                model.time_budget = max(left / (len(names) - j), 0.01)
+            if self.verbose:
+                _print(f"target {name}")
+            try:
+                model.fit_rows(replace(known, y=known.y[:, j]), seed, begin)
+            except ValueError as error:
+                raise ValueError(f"Target {name!r}: {error}") from error
+            self.targets_.append(model)
+        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
@@ -265,7 +342,7 @@ class AutoTwinRegressor(BaseTwin):
         else:
             results = fits.run_within(specs, self.time_budget, start)
         self.skipped_ = fits.skipped
-        fits.report_skipped(len(results), stacklevel=4)
+        fits.report_skipped(len(results), stacklevel=5)
         return results
 
     def _set_blend(self, record: FitRecord) -> None:
@@ -366,10 +443,12 @@ class AutoTwinRegressor(BaseTwin):
         return list(self.members_)
 
     @property
+    @per_target
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
         return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
 
+    @per_target
     def out_of_fold(self) -> pd.DataFrame:
         """Out-of-fold predictions of the blend and of each member; a saved model has none.
 
@@ -406,6 +485,7 @@ class AutoTwinRegressor(BaseTwin):
 
     def _fit_record(self) -> FitRecord:
         check_is_fitted(self)
+        self.require_single_target()
         if not hasattr(self, "_record"):
             raise AttributeError("The model was loaded or has new anchors; fit it again.")
         return self._record
@@ -437,6 +517,8 @@ class AutoTwinRegressor(BaseTwin):
         The intervals stay calibrated by the rows of the fit. A model with batches needs the `batch`
         of the new anchors, a label for all or for each.
         """
+        if self.targets_:
+            return self._add_target_anchors(X, y)
         extended = super().add_anchors(X, y, batch)
         new_X = extended.anchors_X_[len(self.anchors_X_) :]
         with ignore_table_warnings(), limit_threads(self.n_jobs):
@@ -445,6 +527,54 @@ class AutoTwinRegressor(BaseTwin):
         extended._anchor_predictions = np.concatenate(parts)
         extended.intervals_ = self.intervals_
         return extended
+
+    def _add_target_anchors(self, X, y):
+        """`add_anchors` for each target, by the rows that have its value."""
+        check_consistent_length(X, y)
+        extended = copy.copy(self)
+        columns = target_columns(y, len(self.targets_))
+        extended.targets_ = []
+        for target, own in zip(self.targets_, columns, strict=True):
+            if len(rows := np.flatnonzero(~np.isnan(own))):
+                target = target.add_anchors(safe_indexing(X, rows), own[rows])
+            extended.targets_.append(target)
+        return extended
+
+    def predict_interval(self, X, confidence=0.9, X_shifted=None, batch=None, joint=False):
+        """Prediction intervals.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
+            `low` and `high`.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, as in `TwinRegressor`.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict`. The fewer known rows a batch has, the wider are its intervals.
+        joint : bool, default=False
+            Whether the intervals of several targets cover all of them at once with this
+            probability, by conformal prediction on the training rows that have all targets; else
+            each covers its own.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
+            Lower and upper ends.
+        """
+        if not (check_bool("joint", joint) and self.targets_):
+            return super().predict_interval(X, confidence, X_shifted, batch)
+        if X_shifted is not None:
+            raise ValueError("joint=True takes no X_shifted.")
+        self.targets_[0].warn_of_shift(X)
+        return joint_intervals(self.targets_, self.joint_scores_, X, confidence)
+
+    @property
+    def target_names_(self) -> list[str]:
+        """Names of several targets."""
+        return [target.target_name_ for target in self.targets_]
 
     @property
     def blend_model_(self) -> BlendModel:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.batches import BatchMethods, check_no_batch
+from twinned.estimators.several_targets import per_target, target_columns
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.explanation import tabulate_comparables
@@ -54,6 +55,7 @@ class TwinMethods(RegressorMixin):
     # whether it is a blend: its model is bound to its own anchors
     is_blend = False
     applicability_: dict[str, Any] | None = None  # set by `measure_applicability`
+    targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
 
     @property
     @abstractmethod
@@ -81,6 +83,7 @@ class TwinMethods(RegressorMixin):
             return [str(name) for name in names]
         return [f"x{j}" for j in range(self.schema_.n_features)]
 
+    @per_target
     def predict(self, X, return_std=False, batch=None):
         """Predict by the weighted mean over anchors of predicted difference + known value.
 
@@ -113,16 +116,19 @@ class TwinMethods(RegressorMixin):
             return predict(X, batch)
         return fitted.squeeze(fitted.predict(self.encode(X, batch=batch))[0])
 
+    @per_target
     def predict_raw(self, X, batch=None):
         """Predictions, and standard deviations of the estimates by anchors and members."""
         fitted, queries = self.fitted_, self.encode(X, batch=batch)
         mean, std = map(fitted.squeeze, fitted.predict(queries, return_std=True))
         return mean, std
 
+    @per_target
     def predict_error(self, X, batch=None):
         """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
         return predict_error(self.fitted_, self.encode(X, batch=batch), self.calibration_)
 
+    @per_target
     def predict_error_scale(self, X, batch=None):
         """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
         queries, calibration = self.encode(X, batch=batch), self.calibration_
@@ -144,6 +150,7 @@ class TwinMethods(RegressorMixin):
         fitted = self.fitted_
         return fitted.squeeze(fitted.predict_members(self.encode(X, batch=batch)))
 
+    @per_target
     def predict_interval(self, X, confidence=0.9, X_shifted=None, batch=None):
         """Prediction intervals, for a twin that stores its calibration.
 
@@ -192,6 +199,7 @@ class TwinMethods(RegressorMixin):
             )
         return calibration
 
+    @per_target
     def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), batch=None):
         """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
 
@@ -221,6 +229,7 @@ class TwinMethods(RegressorMixin):
         distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return mean[:, None] + scale[:, None] * distribution.quantile(levels)
 
+    @per_target
     def predict_cdf(self, X, y, batch=None):
         """(n_queries,) probability that a measurement of each row is at most y.
 
@@ -230,6 +239,7 @@ class TwinMethods(RegressorMixin):
         distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return distribution.cdf((check_values(y, len(mean)) - mean) / scale)
 
+    @per_target
     def log_density(self, X, y, batch=None):
         """(n_queries,) logarithm of the predictive density at y, which is finite everywhere.
 
@@ -242,6 +252,7 @@ class TwinMethods(RegressorMixin):
         """The distribution of scores, and mean, std and error scale of rows."""
         return self._require_calibration().distribution, self.predict_error_scale(X, batch)
 
+    @per_target
     def predict_difference(self, A, B, return_std=False):
         """F(a, b), the predicted y(a) − y(b), row by row.
 
@@ -273,6 +284,7 @@ class TwinMethods(RegressorMixin):
         indices, estimates = fitted.predict_anchors(self.encode(X, batch=batch))
         return indices, fitted.squeeze(estimates)
 
+    @per_target
     def loop_inconsistency(self, X, n_loops=32, random_state=None):
         """Mean absolute sum of predicted differences around closed loops through each query.
 
@@ -285,6 +297,7 @@ class TwinMethods(RegressorMixin):
         rng = self._generator(random_state)
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
+    @per_target
     def explain(self, X, n=5, metric=LEARNED, adjustments=False, batch=None):
         """Comparable anchors of each query.
 
@@ -339,7 +352,13 @@ class TwinMethods(RegressorMixin):
         return feature_relevance(anchors.metric, anchors.schema)
 
     def score(self, X, y, sample_weight=None, batch=None):
-        """R² of the prediction; rows whose y is NaN are ignored."""
+        """R² of the prediction; rows whose y is NaN are ignored.
+
+        With several targets, the mean of those of all targets.
+        """
+        if self.targets_:
+            pairs = zip(self.targets_, target_columns(y, len(self.targets_)), strict=True)
+            return float(np.mean([each.score(X, own, sample_weight, batch) for each, own in pairs]))
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
             labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
@@ -352,6 +371,7 @@ class TwinMethods(RegressorMixin):
 
     # --- applicability ------------------------------------------------------------------------
 
+    @per_target
     def applicability(self, X):
         """Whether each row is inside, at the edge, or outside of the anchors.
 
@@ -555,7 +575,13 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     @property
     def has_single_target(self) -> bool:
         """Whether y was one-dimensional in the fit."""
-        return self.anchors_y_.ndim == 1
+        return not self.targets_ and self.anchors_y_.ndim == 1
+
+    def require_single_target(self) -> None:
+        """Raise where the model has several targets."""
+        if self.targets_:
+            one = "this needs the model of one of them, such as model.targets_[0]"
+            raise ValueError(f"The model has {len(self.targets_)} targets; {one}.")
 
     @property
     def schema_(self) -> TableSchema:
@@ -570,6 +596,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     def fitted_(self) -> FittedTwin:
         """The difference model with its anchors, for the present parameters."""
         check_is_fitted(self)
+        self.require_single_target()
         fitted = FittedTwin(
             model=self._make_model(),
             anchors=self._anchors,
@@ -594,6 +621,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
+        self.require_single_target()
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
         offset, widening = self.offsets_of(batch, len(matrix))
@@ -732,4 +760,4 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "anchors_X_")
+        return bool(self.targets_) or hasattr(self, "anchors_X_")

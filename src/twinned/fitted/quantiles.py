@@ -119,16 +119,14 @@ def total_log_density(errors: Floats, scales: Floats) -> float:
     return float(np.sum(distribution.log_density(scores) - np.log(scales)))
 
 
-def check_confidence(confidence: object, n: int) -> float:
-    """Validate a confidence that n scores can guarantee."""
+def check_confidence(confidence: object, n: int, rows: str = "calibration rows") -> float:
+    """Validate a confidence that n scores can guarantee; `rows` is what a message calls them."""
     level = check_real("confidence", confidence)
     if not 0 < level < 1:
         raise ValueError(f"confidence must be between 0 and 1, but is {confidence!r}.")
     if not suffices(level, n):
         needed = int(np.ceil(1.0 / (1.0 - level) - 1e-9)) - 1
-        raise ValueError(
-            f"confidence={level:g} needs at least {needed} calibration rows; there are {n}."
-        )
+        raise ValueError(f"confidence={level:g} needs at least {needed} {rows}; there are {n}.")
     return level
 
 

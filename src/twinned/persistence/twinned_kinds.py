@@ -137,6 +137,12 @@ def _build_power(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("AutoTwinRegressor")
 def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
+    if targets := state["targets_"]:
+        known = [vars(each).get("target_name_") for each in targets]
+        same = all(each.n_features_in_ == model.n_features_in_ for each in targets)
+        at.ensure(same and len({*known} - {None}) == len(known) > 1, "has targets that differ")
+        vars(model).update(targets_=targets, joint_scores_=state["joint_scores_"])
+        return
     members, table = state["members_"], _build_table(state["_schema"], at)
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
     at.bind("score", at.sizes["row"])

@@ -20,7 +20,7 @@ from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.fitted.twin import check_predictions
 from twinned.persistence.archive import ARRAY_TYPES
-from twinned.persistence.schema import FIT_AGAIN, KINDS, At, verify, verify_fields
+from twinned.persistence.schema import FIT_AGAIN, KINDS, RECORDS, At, verify, verify_fields
 
 Json = Any  # what `json.loads` returns
 State = dict[str, Any]
@@ -45,6 +45,13 @@ def builder(*names: str) -> Callable[[Any], Any]:
     return lambda function: BUILD.update(dict.fromkeys(names, function)) or function
 
 
+def state_fields(name: str, state: Any) -> dict[str, str]:
+    """Return the attributes of a class, or those of a model of several targets."""
+    fields = KINDS[name].fields
+    several = "targets_" in fields and isinstance(state, dict) and state.get("targets_")
+    return RECORDS["several_targets"] if several else fields
+
+
 def get_state(model: BaseEstimator) -> State:
     """Return the state of a fitted estimator: the attributes that the schema names for its class.
 
@@ -52,7 +59,7 @@ def get_state(model: BaseEstimator) -> State:
     """
     name = type(model).__name__
     attributes = READ.get(name, vars)(model)
-    return {key: attributes.get(key) for key in KINDS[name].fields}
+    return {key: attributes.get(key) for key in state_fields(name, attributes)}
 
 
 def set_state(model: BaseEstimator, state: State) -> None:
@@ -157,7 +164,7 @@ def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
         at.ensure(len(set(names)) == len(names), "has a feature name twice")
         model.feature_names_in_ = np.array(names, dtype=object)
     state = decode_value(value["state"], at, fitted=True)
-    verify_fields(state, kind.fields, at)
+    verify_fields(state, state_fields(name, state), at)
     state = dict.fromkeys(kind.fields) | state
     BUILD.get(name, lambda model, state, at: set_state(model, state))(model, state, at)
     if names is not None:

@@ -14,7 +14,12 @@ from sklearn.utils import check_array
 from twinned.rows.folds import encode_groups
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
-from twinned.rows.validation import check_sample_weight, validate_table, validate_target
+from twinned.rows.validation import (
+    check_sample_weight,
+    target_names,
+    validate_table,
+    validate_target,
+)
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -173,6 +178,7 @@ def validate_training_rows(
     pair_dtype: np.dtype[Any] = FLOAT64,
     multi_output: bool,
     unlabelled: bool = False,
+    allow_missing: bool = False,
 ) -> TrainingRows:
     """Validate the arguments of `fit`.
 
@@ -189,6 +195,8 @@ def validate_training_rows(
         Whether y may have several outputs.
     unlabelled : bool, default=False
         Whether rows may have no target; their y is NaN.
+    allow_missing : bool, default=False
+        Whether values of some outputs may be NaN.
 
     Returns
     -------
@@ -200,9 +208,8 @@ def validate_training_rows(
     if sample_weight is not None:
         weight = check_sample_weight(sample_weight, len(matrix))
     if y_lower is None and y_upper is None:
-        target = validate_target(
-            estimator, y, len(matrix), multi_output=multi_output, unlabelled=unlabelled
-        )
+        kinds = {"unlabelled": unlabelled, "allow_missing": allow_missing}
+        target = validate_target(estimator, y, len(matrix), multi_output=multi_output, **kinds)
     else:
         bounds = validate_bounds(estimator, y, y_lower, y_upper, len(matrix), weight)
         target = bounds.limits()
@@ -234,11 +241,9 @@ def validate_bounds(
     A bound that is None or NaN is the value of y or, where y is NaN, infinite. A finite y must lie
     within its bounds; where they differ, it is not used.
     """
-    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
-    if y.ndim == 2:
-        if y.shape[1] > 1:
-            raise ValueError(f"y_lower and y_upper need a single output, not {y.shape[1]}.")
-        y = y[:, 0]
+    if n_targets := len(target_names(y)):
+        raise ValueError(f"y_lower and y_upper need a single output, not {n_targets}.")
+    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True).ravel()
     lower = _validate_bound("y_lower", y_lower, y, -np.inf)
     upper = _validate_bound("y_upper", y_upper, y, np.inf)
     _refuse(lower == np.inf, "y_lower[{0}] = inf leaves no value of y; use -inf or NaN.")

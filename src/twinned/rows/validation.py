@@ -120,15 +120,23 @@ def validate_table(
 
 
 def validate_target(
-    estimator: object, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
+    estimator: object,
+    y: Any,
+    n_rows: int,
+    *,
+    multi_output: bool,
+    unlabelled: bool = False,
+    allow_missing: bool = False,
 ) -> Floats:
     """Validate y: (n,) or, with several outputs, (n, n_outputs); float64 and finite.
 
-    With `unlabelled`, rows that are NaN in all outputs are allowed.
+    With `unlabelled`, rows that are NaN in all outputs are allowed; with `allow_missing`, rows and
+    outputs that are NaN in part.
     """
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    names = target_names(y)
     if is_table(y):
         y = np.column_stack([np.asarray(column.to_numpy()) for column in column_list(y)[0]])
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
@@ -143,6 +151,13 @@ def validate_target(
         y = _numbers_from_objects(y)
     y = y.astype(np.float64)
     bad = ~np.isfinite(y)
+    if allow_missing:
+        missing = np.isnan(y)
+        bad &= ~missing
+        if (empty := missing.all(axis=0)).any():
+            raise ValueError(f"The target {names[empty.argmax()]!r} has no values; drop it.")
+        if (empty := missing.all(axis=1)).any():
+            raise ValueError(f"Row {empty.argmax()} has no value of any target; drop it.")
     if unlabelled:
         bad[np.isnan(y.reshape(len(y), -1)).all(axis=1)] = False
     if bad.any():
@@ -159,6 +174,19 @@ def validate_target(
     if len(y) != n_rows:
         raise ValueError(f"Each row needs a value, but X has {n_rows} and y has {len(y)}.")
     return y
+
+
+def target_names(y: Any) -> list[str]:
+    """Names of several targets, those of the columns of a table; empty for a single one.
+
+    >>> target_names([[1.0, 2.0]]), target_names([[1.0], [2.0]])
+    (['y0', 'y1'], [])
+    """
+    if is_table(y):
+        names = [str(name) for name in column_list(y)[1]]
+    else:
+        names = [f"y{j}" for j in range((*np.asarray(y, dtype=object).shape, 1, 1)[1])]
+    return names if len(names) > 1 else []
 
 
 def count_rows(X: object) -> int:

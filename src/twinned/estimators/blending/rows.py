@@ -55,10 +55,10 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     """Merge equal rows, and draw folds by the parameters of a blend.
 
     A repeated row is so the same as a weight. Rows with equal features are in the same random fold,
-    unless there are groups; given folds are not changed, and equal rows of different folds not
-    merged.
+    unless there are groups; given folds, as the data may have them already, are not changed, and
+    equal rows of different folds not merged.
     """
-    if cv is not None:
+    if cv is not None and data.fold is None:
         data = replace(data, fold=given_folds(cv, data.matrix, data.y, data.groups))
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))

@@ -1,0 +1,90 @@
+"""Several targets: a model that has one fitted model for each of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from twinned.fitted.quantiles import check_confidence, tails
+from twinned.rows.dask import check_in_memory
+from twinned.rows.formatting import ResultTable
+from twinned.rows.schema import Floats
+
+_LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
+
+
+def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a method that a model of several targets calls for each of them.
+
+    An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
+    targets after that of rows, and tables are concatenated, with a first column `target`.
+    """
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not self.targets_:
+            return method(self, *arguments, **options)
+        given = dict(signature.bind(self, *arguments, **options).arguments)
+        del given["self"]
+        check_in_memory(given.get("X"), "X of a model of several targets")
+        n_targets = len(self.targets_)
+        columns = target_columns(given["y"], n_targets) if "y" in given else [None] * n_targets
+        results = [
+            call(target, **(given if y is None else {**given, "y": y}))
+            for target, y in zip(self.targets_, columns, strict=True)
+        ]
+        return _combine(results, self.target_names_)
+
+    return call
+
+
+def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
+    """The results of all targets as one."""
+    first = results[0]
+    if isinstance(first, tuple):
+        return tuple(_combine(parts, names) for parts in zip(*results, strict=True))
+    if not isinstance(first, pd.DataFrame):
+        return np.stack(results, axis=1)
+    tables = [pd.DataFrame(each) for each in results]
+    for table, name in zip(tables, names, strict=True):
+        table.insert(0, "target", name)
+    both = pd.concat(tables)
+    return ResultTable.create(both, first.html_formats) if type(first) is ResultTable else both
+
+
+def target_columns(y: Any, n_targets: int) -> list[Any]:
+    """One number for each target, or the (row,) values of each."""
+    values = np.asarray(y, dtype=np.float64)
+    if values.ndim == 0:
+        return [y] * n_targets
+    if values.ndim != 2 or values.shape[1] != n_targets:
+        raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
+    return list(values.T)
+
+
+def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:
+    """(score,): least confidences at which the intervals of all targets contain a held-out row.
+
+    They are sorted, and those of the training rows that have all targets.
+    """
+    scores = np.full((n_rows, len(targets)), np.nan)
+    for j, target in enumerate(targets):
+        level = target.calibration_.distribution.cdf(target.out_of_fold()["score"].to_numpy())
+        scores[target.anchor_rows_, j] = np.abs(2.0 * level - 1.0)
+    largest = scores.max(axis=1)
+    return np.sort(largest[~np.isnan(largest)])
+
+
+def joint_intervals(targets: Sequence[Any], scores: Floats, X: Any, confidence: object) -> Floats:
+    """(row, target, 2): ends of intervals that contain all targets with this probability."""
+    n = len(scores)
+    wanted = check_confidence(confidence, n, "calibration rows with all targets")
+    level = np.interp(wanted, np.arange(1, n + 1) / (n + 1), scores)
+    ends = tails(float(np.clip(level, _LEAST_LEVEL, 1 - _LEAST_LEVEL)))
+    return np.stack([target.predict_quantiles(X, ends) for target in targets], axis=1)
