@@ -434,6 +434,7 @@ class AutoTwinRegressor(BaseTwin):
     @property
     def fitted_members_(self) -> list[FittedMember]:
         """The fitted members, with the preparation of their features."""
+        self.require_single_target()
         parts = zip(self.members_.items(), self._preparations, strict=True)
         return [FittedMember(*item, preparation) for item, preparation in parts]
 

@@ -586,7 +586,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     @property
     def schema_(self) -> TableSchema:
         """Kinds and categories of the features."""
-        return self._schema
+        return self.targets_[0].schema_ if self.targets_ else self._schema
 
     def _row_scale(self) -> RowScale | None:
         """The scale of the features that the model is fitted to, or None."""

@@ -100,6 +100,10 @@ def _add_outputs(
     target: TargetTransform,
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
+    if isinstance(model, AutoTwinRegressor) and model.targets_:
+        options = matrix, confidence, needs_std, target
+        parts = [_add_outputs(each, *options) for each in model.targets_]
+        return {name: concatenate([part[name] for part in parts]) for name in parts[0]}
     stored = model.calibration_ if isinstance(model, BaseTwin) else None
     if confidence is not None and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"

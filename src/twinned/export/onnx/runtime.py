@@ -72,11 +72,11 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
     if scalers or not isinstance(twin, BaseTwin):
         return None
     schema, names = read_schema(twin), getattr(twin, "feature_names_in_", None)
-    table = pd.DataFrame(twin.anchors_X_.astype(dtype).astype(np.float64), columns=names)
+    rows = _anchor_rows(twin)
+    table = pd.DataFrame(rows.astype(dtype).astype(np.float64), columns=names)
     for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
         if kind != NUMERIC:
-            codes = twin.anchors_X_[:, j]
-            items = [None if np.isnan(code) else categories[int(code)] for code in codes]
+            items = [None if np.isnan(code) else categories[int(code)] for code in rows[:, j]]
             table.isetitem(j, np.array(items, dtype=object))
     return table.to_numpy() if names is None else table
 
@@ -89,7 +89,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
     if (table := anchor_table(model)) is None:
         return None
     change = np.abs(predict_onnx(path, table)["mean"] - _predict_table(model, table))
-    return float(change.max() / _target_spread(model))
+    return float((change / _target_spread(model)).max())
 
 
 def _predict_table(model: BaseEstimator, table: Any) -> Floats:
@@ -98,10 +98,16 @@ def _predict_table(model: BaseEstimator, table: Any) -> Floats:
         return np.asarray(model.predict(table))
 
 
-def _target_spread(model: BaseEstimator) -> float:
-    """The standard deviation of the known values."""
+def _anchor_rows(twin: BaseTwin) -> Floats:
+    """(anchor, feature): the anchors of a twin, or those of the first of several targets."""
+    return np.asarray((twin.targets_ or [twin])[0].anchors_X_)
+
+
+def _target_spread(model: BaseEstimator) -> Floats:
+    """(target,): the standard deviation of the known values."""
     _, twin, target = unwrap_model(model)
-    return float(np.std(target.invert(twin.anchors_y_))) or 1.0
+    models = twin.targets_ or [twin]
+    return np.array([float(np.std(target.invert(each.anchors_y_))) or 1.0 for each in models])
 
 
 # --- float32 inputs -------------------------------------------------------------------------------
@@ -135,7 +141,7 @@ def rounded_features(model: BaseEstimator) -> list[str]:
     scalers, twin, _ = unwrap_model(model)
     schema = read_schema(twin)
     if isinstance(twin, BaseTwin):
-        rows = twin.anchors_X_.copy()  # a scaler with `copy=False` writes to its input
+        rows = _anchor_rows(twin).copy()  # a scaler with `copy=False` writes to its input
     else:
         scale = twin.plain_networks().scale
         rows = np.zeros((len(_DEVIATIONS), schema.n_features))
