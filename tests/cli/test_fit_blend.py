@@ -122,7 +122,7 @@ def test_target_that_nothing_predicts(tmp_path, model):
 
 
 def test_effort_of_a_long_budget():
-    options = {"table": "t.csv", "target": "y", "output": "m.twin"}
+    options = {"table": "t.csv", "targets": ["y"], "output": "m.twin"}
     assert FitOptions(**options).effort == AdviseOptions(**options).effort == "balanced"
     assert FitOptions(**options, budget="30m").effort == "thorough"
 

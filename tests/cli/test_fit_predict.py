@@ -700,7 +700,7 @@ def test_pairs_of_neighbors_are_bounded():
 
     def pairs(model, option):
         files = {"table": Path("t.csv"), "output": Path("m.twin")}
-        options = FitOptions(**files, target="y", model=model, pairs=option)
+        options = FitOptions(**files, targets=["y"], model=model, pairs=option)
         return make_twin(options, 300).pairs
 
     assert pairs("knn", "auto") == NEIGHBOR_PARTNERS

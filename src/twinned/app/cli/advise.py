@@ -22,6 +22,10 @@ from twinned.rows.formatting import aligned
 
 def advise_command(options: AdviseOptions) -> None:
     """Recommend a model for a table, and state whether twinning helps."""
+    if len(options.targets) > 1:
+        for own in options.of_each_target():
+            advise_command(own)
+        return
     start = time.perf_counter()
     with messages.print_warnings():
         end = start + options.seconds

@@ -34,7 +34,7 @@ from twinned.diagnostics.twin_checks import plain_estimator
 from twinned.estimators.target import LogTargetRegressor, split_target
 from twinned.exceptions import UnknownCategoryWarning
 from twinned.fitted.conformal import CrossCalibrated
-from twinned.fitted.target import TargetTransform
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.formatting import aligned, format_number
 
@@ -57,22 +57,22 @@ def fit_command(options: FitOptions) -> None:
         data = read_training_data(options)
         messages.print_notes(data.notes)
         _check_data(options, data)
-        if not options.log_target:
+        several = len(options.targets) > 1
+        if not options.log_target and not several:
             _note_logarithm(data)
-        if options.is_blend:
-            fitted, results = _fit_blend(options, data)
-        else:
-            fitted, results = _fit(options, data)
+        fit = _fit_targets if several else _fit_blend if options.is_blend else _fit
+        fitted, results = fit(options, data)
         twin, _ = split_target(fitted)
-        twin.target_name_ = options.target
-        _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
+        if not several:
+            twin.target_name_ = options.target
+            _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
         save(fitted, path, key=key)
     if options.check and not options.is_blend and results["check"] is None:
         few = f"{len(data.X) - data.n_censored} rows are too few for cross-validation"
         messages.print_message("note", f"{few}, which needs {MIN_ROWS_FOR_CHECK}.")
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,
-        "anchors": options.n_anchors or len(twin.anchors_y_),
+        "anchors": options.n_anchors or (len(data.X) if several else len(twin.anchors_y_)),
         "seed": options.seed,
         **results,
         "output": str(options.output),
@@ -102,12 +102,37 @@ def _note_logarithm(data: TrainingData) -> None:
 # --- the model --------------------------------------------------------------------------------
 
 
+def _make_blend(options: FitOptions) -> AutoTwinRegressor:
+    blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
+    return blend.set_params(n_jobs=options.jobs or cpu_count())
+
+
+def _fit_targets(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
+    """Return a model of several targets, and the errors of its members for each of them."""
+    start, model = time.perf_counter(), _make_blend(options).set_params(time_budget=options.seconds)
+    with messages.progress_lines() as begin_step:
+        begin_step("fitting the members of the blends")
+        model.fit(data.X, pd.DataFrame(data.y, columns=options.targets), groups=data.groups)
+    boards = [comparison_table(each, each, IDENTITY, {}) for each in model.targets_]
+    return model, {
+        "check": None,
+        "seconds": round(time.perf_counter() - start, 3),
+        "effort": options.effort,
+        "budget": options.seconds,
+        "summary": "",
+        "leaderboard": dict(zip(options.targets, map(leaderboard_content, boards), strict=True)),
+        "skipped": {
+            f"{name} of {each.target_name_}": reason
+            for each in model.targets_
+            for name, reason in each.skipped_.items()
+        },
+    }
+
+
 def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the recommended model of a blend, as `twinned advise` does, and its results."""
     transform = TargetTransform(options.log_target)
-    blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
-    blend.set_params(n_jobs=options.jobs or cpu_count())
-    start = time.perf_counter()
+    blend, start = _make_blend(options), time.perf_counter()
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blend")
         arguments = data.y, None, data.groups, *data.bounds.values()
@@ -271,7 +296,7 @@ def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
         "rows": len(data.X),
         "censored_rows": data.n_censored,
         "dropped_rows": data.n_dropped,
-        "target": options.target,
+        "target": options.targets if len(options.targets) > 1 else options.target,
         "log_target": options.log_target,
         "numbers": [name for name in data.X.columns if name not in categories],
         "categories": categories,
@@ -282,8 +307,10 @@ def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
 def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: the errors of all members, and skipped members."""
     yield "model", f"auto ({facts['effort']}), in {facts['seconds']:.1f} s of {facts['budget']:g} s"
-    yield "members", f"RMSE of {facts['target']} on held-out rows of the cross-validation:"
-    yield from (("", f"  {line}") for line in leaderboard_lines(facts["leaderboard"]))
+    target, boards = facts["target"], facts["leaderboard"]
+    for name, board in (boards if isinstance(boards, dict) else {target: boards}).items():
+        yield "members", f"RMSE of {name} on held-out rows of the cross-validation:"
+        yield from (("", f"  {line}") for line in leaderboard_lines(board))
     yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())
 
 
@@ -307,7 +334,9 @@ def _summary_lines(facts: Facts, data: TrainingData) -> Iterator[str]:
     logarithm = " (its logarithm is fitted)" if facts["log_target"] else ""
     lines = [("result", facts["summary"])] if facts["summary"] else []
     lines.append(("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}"))
-    lines.append(("target", facts["target"] + logarithm))
+    target = facts["target"]
+    named = target if isinstance(target, str) else ", ".join(target)
+    lines.append(("target", named + logarithm))
     lines += data.feature_lines()
     is_blend, size = facts["model"] == "auto", facts["bytes"]
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"

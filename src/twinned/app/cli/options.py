@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -134,8 +134,8 @@ class TrainingOptions(TableOptions):
     ----------
     table
         A CSV, Excel (.xlsx) or Parquet file; one of its first rows names the columns.
-    target
-        The column to predict.
+    targets
+        The column to predict. May be repeated: a row is then used for the targets that it has.
     log_target
         Fit the logarithm of the target, as for prices.
     lower_bound
@@ -161,7 +161,7 @@ class TrainingOptions(TableOptions):
     """
 
     table: Annotated[Path, table_argument()]
-    target: Annotated[str, typer.Option("--target", "-t")]
+    targets: Annotated[list[str], typer.Option("--target", "-t")]
     log_target: Annotated[bool, flag_option("--log-target")] = False
     lower_bound: Annotated[float | None, advanced_option("--lower-bound", metavar="NUMBER")] = None
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
@@ -172,6 +172,13 @@ class TrainingOptions(TableOptions):
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
     default_budget: ClassVar[str] = "60s"
+
+    @property
+    def target(self) -> str:
+        """The only column to predict."""
+        if len(self.targets) > 1:
+            raise ValueError(f"this needs one --target, not {len(self.targets)}.")
+        return self.targets[0]
 
     @property
     def seconds(self) -> float:
@@ -310,7 +317,8 @@ class AdviseOptions(TrainingOptions):
     Parameters
     ----------
     report
-        The HTML report to write: advice.html.
+        The HTML report to write: advice.html. With several targets, one for each, such as
+        advice-yield.html.
     output
         The recommended model to write: model.twin.
     test
@@ -319,11 +327,11 @@ class AdviseOptions(TrainingOptions):
     budget
         About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
         Models that would take longer are fitted with less effort or skipped, as are checks; from
-        30 minutes on, models have more effort. The default is 60 seconds.
+        30 minutes on, models have more effort. The default is 60 seconds. Several targets share it.
     seed
         The same seed gives the same advice, if the same checks fit into the time.
     as_json
-        Print the report as JSON.
+        Print the report as JSON; with several targets, a line for each.
     """
 
     report: Annotated[Path | None, typer.Option("--report", "-r")] = None
@@ -331,6 +339,18 @@ class AdviseOptions(TrainingOptions):
     test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
     seed: Annotated[int, seed_option()] = 0
     as_json: Annotated[bool, json_option()] = False
+
+    def of_each_target(self) -> list["AdviseOptions"]:
+        """The options of each of several targets, for which the others are no features."""
+        if self.output is not None:
+            raise ValueError("-o needs one --target; twinned fit saves a model of several.")
+        parts, budget = [], f"{self.seconds / len(self.targets):.3f}s"
+        for name in self.targets:
+            drop = [*(self.drop or ()), *(other for other in self.targets if other != name)]
+            clean = re.sub(r"[^\w.-]+", "_", name)
+            report = self.report and self.report.with_stem(f"{self.report.stem}-{clean}")
+            parts.append(replace(self, targets=[name], drop=drop, budget=budget, report=report))
+        return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,7 +369,8 @@ class FitOptions(TrainingOptions):
     Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
     folds and blended; the output has their errors and whether twins help. The model is the one that
     twinned advise recommends within the same time; without its checks and report, there is a little
-    more time for the members. With another --model, a single twin is fitted and compared with its
+    more time for the members. Of several targets, each has a blend of all members, on the same
+    folds. With another --model, a single twin is fitted and compared with its
     plain base estimator.
 
     For example:
@@ -417,6 +438,8 @@ class FitOptions(TrainingOptions):
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
         if self.budget and not self.is_blend:
             raise ValueError("--budget needs --model auto.")
+        if len(self.targets) > 1 and (not self.is_blend or self.log_target or self.lower_bound):
+            raise ValueError("several targets need --model auto, without --log-target and limits.")
         for option, value, words in (
             ("--pairs", self.pairs, ("auto", "all")),
             ("--anchors", self.anchors, ("all",)),
@@ -438,7 +461,8 @@ class PredictOptions(ResultColumns, SavedModelOptions):
     need not be that of the training table. The columns of the table may be in any order; those that
     are not features of the model are ignored. The result has the columns of --keep, the column
     prediction, and std, low, high and applicability if requested; its rows are in the order of the
-    table.
+    table. With several targets, the names of these columns end with those of the targets, as in
+    prediction_yield.
 
     For example:
 

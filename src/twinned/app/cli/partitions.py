@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twinned.app.cli.options import PredictOptions, ResultColumns
-from twinned.app.cli.prediction import Columns, LoadedTwin, plain_values
+from twinned.app.cli.prediction import Columns, LoadedTwin, plain_values, rows_outside
 from twinned.app.tables import reader
 from twinned.app.tables.numbers import NumberFormat
 from twinned.app.tables.table import ReadOptions, Table, join_names, to_csv
@@ -311,7 +311,7 @@ def predict_partition(loaded: LoadedTwin, plan: Plan, partition: Partition) -> F
         write_atomically(target, content)
     except OSError as error:  # which may name the temporary file, or none
         raise OSError(error.errno, error.strerror, str(target)) from None
-    n_outside = list(columns.get("applicability", ())).count("outside")
+    n_outside = rows_outside(columns)
     messages = [("note", note) for note in notes]
     shown = [each for each in caught if issubclass(each.category, UserWarning)]
     messages += [("warning", str(each.message)) for each in shown]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from twinned.app.cli import messages, partitions, prediction
 from twinned.app.cli.options import PredictOptions, ResultColumns
 from twinned.app.tables.reader import is_pattern
@@ -27,9 +29,10 @@ def _predict_table(options: PredictOptions) -> None:
     with messages.print_warnings():
         columns = loaded.predict_columns(X, options)
     if options.applicability:
-        _note_outside(int((columns["applicability"] == "outside").sum()), len(table), options)
+        _note_outside(prediction.rows_outside(columns), len(table), options)
     if options.interval is not None and options.bounds is None:
-        _note_range(loaded, columns)
+        for suffix, each in loaded.of_targets.items():
+            _note_range(each, columns[f"low{suffix}"], columns[f"high{suffix}"])
     used = {*loaded.select(table)[1], *options.copied}
     ignored = [name for name in table.names if name not in used]
     _note_ignored(ignored)
@@ -74,16 +77,16 @@ def _predict_many(options: PredictOptions) -> None:
     messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
 
 
-def _note_range(loaded: prediction.LoadedTwin, columns: prediction.Columns) -> None:
+def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
     known_y = loaded.transform.invert(loaded.twin.anchors_y_)
     possible = TargetRange.of(loaded.target, known_y)
-    beyond = possible.describe_beyond(columns["low"], columns["high"])
+    beyond = possible.describe_beyond(low, high)
     if not beyond:
         return
     ends = " ".join(f"{end:g}" for end in possible)
     logarithm = ""
-    if known_y.min() > 0 > columns["low"].min():
+    if known_y.min() > 0 > low.min():
         logarithm = " After twinned fit --log-target, none begins below 0."
     messages.print_message("note", f"{beyond}. --bounds {ends} cuts them there.{logarithm}")
 

@@ -7,7 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class LoadedTwin:
 
     def require_single_target(self, command: str) -> None:
         """Raise a ValueError for a model of several targets."""
-        if self.twin.anchors_y_.ndim > 1:
+        if not self.twin.has_single_target:
             raise ValueError(f"{command} needs a model of a single target.")
 
     def select(self, table: Table) -> tuple[list[str], list[str]]:
@@ -96,11 +96,28 @@ class LoadedTwin:
             raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
         return (X if self.names is not None else X.to_numpy()), notes
 
+    @property
+    def of_targets(self) -> dict[str, LoadedTwin]:
+        """The model of each target, by the suffix of the names of its columns."""
+        several = {f"_{each.target_name_}": each for each in self.twin.targets_}
+        parts = {name: replace(self, model=each, twin=each) for name, each in several.items()}
+        return parts or {"": self}
+
     def predict_columns(self, X: Features, wanted: ResultColumns) -> Columns:
         """Return the columns of the result, without those that are copied.
 
         A model of several outputs has one for each output.
         """
+        columns: Columns = {}
+        for suffix, each in self.of_targets.items():
+            own = each.columns_of_target(X, wanted)
+            columns |= {f"{name}{suffix}": values for name, values in own.items()}
+        if taken := [name for name in wanted.copied if name in columns]:
+            raise ValueError(f"--keep {taken[0]}: the result has a column of that name.")
+        return columns
+
+    def columns_of_target(self, X: Features, wanted: ResultColumns) -> Columns:
+        """The columns of the result of a single target."""
         if wanted.std:
             mean, std = self.model.predict(X, return_std=True)
             columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
@@ -122,12 +139,13 @@ class LoadedTwin:
             columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
         if wanted.applicability:
             columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
-        if taken := [name for name in wanted.copied if name in columns]:
-            raise ValueError(f"--keep {taken[0]}: the result has a column of that name.")
         return columns
 
     def empty_columns(self, wanted: ResultColumns) -> Columns:
         """The columns of `predict_columns`, of no rows."""
+        if self.twin.targets_:
+            parts = {name: each.empty_columns(wanted) for name, each in self.of_targets.items()}
+            return {f"{name}{end}": own[name] for end, own in parts.items() for name in own}
         empty = np.empty((0, *self.twin.anchors_y_.shape[1:]))
         columns = _name_outputs("prediction", empty)
         if wanted.std:
@@ -173,6 +191,12 @@ def read_features(loaded: LoadedTwin, table: Table) -> Features:
 
 
 # --- columns of results -----------------------------------------------------------------------
+
+
+def rows_outside(columns: Columns) -> int:
+    """The number of rows that are outside of the known rows, of any target."""
+    marks = [values for name, values in columns.items() if name.startswith("applicability")]
+    return int(np.any([np.asarray(values) == "outside" for values in marks], axis=0).sum())
 
 
 def _name_outputs(name: str, values: np.ndarray) -> Columns:

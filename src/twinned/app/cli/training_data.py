@@ -16,7 +16,7 @@ from twinned.app.tables import frames
 from twinned.app.tables.columns import date_columns, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import Problems, ReadOptions, Table
+from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
 from twinned.rows.folds import encode_groups
 from twinned.rows.training import TargetBounds
 
@@ -31,6 +31,7 @@ class TrainingData:
     The index of `X` has the cells of `--label`, or the lines or rows of the file.
     `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
     `y_lower` and `y_upper` of `fit`, and otherwise empty.
+    Of several targets, `y` has a column for each, and NaN where a cell is empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
     """
 
@@ -50,7 +51,7 @@ class TrainingData:
     @property
     def n_censored(self) -> int:
         """Number of rows whose target is a limit."""
-        return int((~self.is_known).sum())
+        return int((~self.is_known).sum()) if self.bounds else 0
 
     @property
     def categories(self) -> dict[str, list[str]]:
@@ -89,22 +90,24 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
 
     A ValueError names the option or the line of the file, a TableError all problems of the file.
     """
-    all_rows = read_table(options.table, options.reading, [options.target])
+    all_rows = read_table(options.table, options.reading, options.targets)
     kinds = _check_columns(all_rows, options)
-    table, dropped = _drop_rows(all_rows, options.target)
-    excluded = ["", options.target, *(options.drop or ()), options.group, options.label]
+    table, dropped = _drop_rows(all_rows, options.targets)
+    excluded = ["", *options.targets, *(options.drop or ()), options.group, options.label]
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
         X, notes = frames.training_frame(table, names, kinds)
         if X.shape[1] == 0:
             reasons = f" ({' '.join(notes)})" if notes else ""
-            raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
+            besides = join_names(options.targets)
+            raise ValueError(f"{table.path} has no feature besides {besides}{reasons}.")
         values = X[[name for name in X if frames.derived_from(str(name))[1] != frames.LIMIT]]
         rows = values.notna().any(axis=1).to_numpy().nonzero()[0].tolist()
         table, empty = _keep_rows(table, rows, "have no value of any feature")
     with problems.collect():
-        target, limits = _read_target(table, options)
+        read = _read_target if len(options.targets) == 1 else _read_targets
+        target, limits = read(table, options)
         groups = _read_groups(table, options.group)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
@@ -128,12 +131,14 @@ def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.Da
 
 def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
     """Return the kinds of columns that options name; a ValueError for absent ones and for two."""
-    table.require([options.target], "--target")
+    table.require(options.targets, "--target")
+    if len(set(options.targets)) < len(options.targets):
+        raise ValueError(f"--target names a column twice: {join_names(options.targets)}.")
     kinds: dict[str, str] = {}
     for option, names in options.named_columns().items():
         table.require(names, f"--{option}")
-        if options.target in names:
-            raise ValueError(f"--{option} names {options.target!r}, which is the --target.")
+        if both := [name for name in options.targets if name in names]:
+            raise ValueError(f"--{option} names {both[0]!r}, which is the --target.")
         for name in names if option in KINDS else ():
             other = kinds.setdefault(name, option)
             if other != option:
@@ -141,15 +146,17 @@ def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
     return kinds
 
 
-def _drop_rows(table: Table, target: str) -> tuple[Table, list[str]]:
-    """Return the rows with a value of the target that are no summary, and notes on the others."""
+def _drop_rows(table: Table, targets: list[str]) -> tuple[Table, list[str]]:
+    """Return the rows with a value of a target that are no summary, and notes on the others."""
     words = [cell.casefold().strip(" :.") for cell in table.columns[0]]
     rows = [i for i, word in enumerate(words) if word not in _SUMMARIES or words.count(word) > 1]
     table, notes = _keep_rows(table, rows, "begin with a word such as Mean")
-    rows = [row for row, cell in enumerate(table.column(target)) if not is_missing(cell)]
-    if not rows:
-        raise ValueError(f"{table.path}, column {target!r} has no value, and it is the --target.")
-    table, others = _keep_rows(table, rows, f"have no value of {target!r}")
+    missing = np.array([list(map(is_missing, table.column(name))) for name in targets])
+    if (empty := missing.all(axis=1)).any():
+        name = targets[int(empty.argmax())]
+        raise ValueError(f"{table.path}, column {name!r} has no value, and it is the --target.")
+    rows = np.flatnonzero(~missing.all(axis=0)).tolist()
+    table, others = _keep_rows(table, rows, f"have no value of {join_names(targets)}")
     return table, notes + others
 
 
@@ -181,6 +188,19 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[TargetBounds, 
     number = f"{n_limits} of {len(table)} values are limits such as <5 or >100"
     fitted = "they are fitted as censored labels, and errors are those of the others"
     return target, [f"{table.path}, {column}: {number}; {fitted}.{bound_note}"]
+
+
+def _read_targets(table: Table, options: TrainingOptions) -> tuple[TargetBounds, list[str]]:
+    """Return the values of several targets, (row, target), with NaN where a cell is empty."""
+    columns = []
+    for name in options.targets:
+        target = target_column(table, name)
+        _refuse_cells(table, name, target.censored, "is a limit, which needs a single --target")
+        if np.nanmin(target.lower) == np.nanmax(target.lower):
+            raise ValueError(f"{table.path}, column {name!r} has one value; that is no target.")
+        columns.append(target.lower)
+    values = np.column_stack(columns)
+    return TargetBounds(values, values), []
 
 
 def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) -> None:

@@ -50,7 +50,7 @@ class PredictionService:
         twin, self._target = split_target(model)
         if not isinstance(twin, TwinMethods):
             raise ValueError(f"{name} holds a {type(twin).__name__}, which is no twin.")
-        if np.ndim(twin.anchors_y_) != 1:
+        if twin.targets_ or np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema(twin)
         if self.schema.named and self.schema.is_all_numeric:
