@@ -32,7 +32,7 @@ def run(*arguments):
 
 
 def test_limits_become_bounds(table):
-    data = read_training_data(TrainingOptions(table=table, target="lead"))
+    data = read_training_data(TrainingOptions(table=table, targets=["lead"]))
     lower, upper = data.bounds["y_lower"], data.bounds["y_upper"]
     assert data.n_censored == 16
     assert set(upper[lower == 0]) == {14.0}
@@ -62,7 +62,7 @@ def test_log_target_takes_the_logarithm_of_limits(table, tmp_path):
     result = run(*arguments, tmp_path / "m.twin")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[-1])["censored_rows"] == 16
-    data = read_training_data(TrainingOptions(table=table, target="lead", log_target=True))
+    data = read_training_data(TrainingOptions(table=table, targets=["lead"], log_target=True))
     known = ~np.isnan(data.y)
     upper = np.where(data.bounds["y_upper"] == 14, np.log(14), np.nan)
     lower = np.where(data.bounds["y_lower"] == 26, np.log(26), np.nan)
@@ -100,12 +100,12 @@ def test_advise_fits_rows_with_a_limit(table, tmp_path):
 
 
 def test_positive_values_have_the_lower_bound_0(table):
-    data = read_training_data(TrainingOptions(table=table, target="lead"))
+    data = read_training_data(TrainingOptions(table=table, targets=["lead"]))
     censored_below = np.isnan(data.y) & (data.bounds["y_upper"] == 14)
     assert (data.bounds["y_lower"][censored_below] == 0).all()
     assert any("at least 0, as all values are positive" in note for note in data.notes)
     for bound in (-np.inf, 3.0):
-        options = TrainingOptions(table=table, target="lead", lower_bound=bound)
+        options = TrainingOptions(table=table, targets=["lead"], lower_bound=bound)
         given = read_training_data(options)
         assert (given.bounds["y_lower"][censored_below] == bound).all()
 
@@ -113,20 +113,20 @@ def test_positive_values_have_the_lower_bound_0(table):
 def test_values_of_both_signs_have_no_lower_bound(tmp_path):
     path = tmp_path / "lab.csv"
     path.write_text("a,y\n1,-3\n2,<5\n3,8\n4,0\n")
-    data = read_training_data(TrainingOptions(table=path, target="y"))
+    data = read_training_data(TrainingOptions(table=path, targets=["y"]))
     assert data.bounds["y_lower"][1] == -np.inf
     assert not any("at least" in note for note in data.notes)
     with pytest.raises(ValueError, match=r"line 2, column 'y': -3 is below the --lower-bound 0"):
-        read_training_data(TrainingOptions(table=path, target="y", lower_bound=0.0))
+        read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
     path.write_text("a,y\n1,0\n2,<5\n3,8\n4,0\n")
-    data = read_training_data(TrainingOptions(table=path, target="y", lower_bound=0.0))
+    data = read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
     assert data.bounds["y_lower"][1] == 0
 
 
 def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     path = tmp_path / "lab.csv"
     path.write_text("a,kind,y\n1,u,3\n2,v,\n3,u,8\n4,u,?\n5,u,4\n")
-    options = TrainingOptions(table=path, target="y")
+    options = TrainingOptions(table=path, targets=["y"])
     data = read_training_data(options)
     assert data.y.tolist() == [3, 8, 4]
     assert data.X["a"].tolist() == [1, 3, 5]
@@ -150,5 +150,5 @@ def test_known_cases_are_named_as_in_the_file(tmp_path):
     assert load(tmp_path / "lines.twin").anchor_labels_ == ["line 2", "line 4", "line 6", "line 7"]
     assert run(*arguments, tmp_path / "names.twin", "--label", "name").exit_code == 0
     assert load(tmp_path / "names.twin").anchor_labels_ == ["P", "R", "line 6", "U"]
-    data = read_training_data(TrainingOptions(table=path, target="y", label="name"))
+    data = read_training_data(TrainingOptions(table=path, targets=["y"], label="name"))
     assert data.row_names == ["P (line 2)", "R (line 4)", "line 6", "U (line 7)"]

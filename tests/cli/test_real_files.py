@@ -350,7 +350,7 @@ def write(case, folder):
 
 def training_options(case, path):
     others = {"date" if key == "dates" else key: value for key, value in case.options.items()}
-    return TrainingOptions(table=path, target="y", **others)
+    return TrainingOptions(table=path, targets=["y"], **others)
 
 
 def assert_features(frame, expected):
@@ -490,8 +490,8 @@ def test_a_name_that_an_error_states_is_found(tmp_path):
     table = tmp_path / "lab.xlsx"
     lab(above=[["Sample", "before", "after", None], [None, "Pb", "Pb", "y"]])(table)
     with pytest.raises(ValueError, match="its columns are 'Sample', 'before Pb', 'after Pb', 'y'"):
-        read_training_data(TrainingOptions(table=table, target="Pb"))
-    data = read_training_data(TrainingOptions(table=table, target="before Pb"))
+        read_training_data(TrainingOptions(table=table, targets=["Pb"]))
+    data = read_training_data(TrainingOptions(table=table, targets=["before Pb"]))
     assert list(data.X.columns) == ["Sample", "after Pb", "y"]
 
 
