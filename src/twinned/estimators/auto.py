@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.batches import check_no_batch
 from twinned.estimators.blending.members import (
     FitContext,
     FittedMember,
@@ -37,13 +36,14 @@ from twinned.estimators.blending.weights import (
     twin_contribution,
 )
 from twinned.estimators.several_targets import (
-    joint_intervals,
+    joint_level,
     joint_scores,
     per_target,
     target_columns,
 )
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
+from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import LocalErrors
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
@@ -242,9 +242,9 @@ class AutoTwinRegressor(BaseTwin):
     ):
         """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
-        if several := target_names(y):
-            check_no_batch(batch, "batch needs a single target.")
-        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
+        several = target_names(y)
+        own_batch = None if several else batch  # offsets of several targets differ
+        targets = self.without_offsets(own_batch, X, y, sample_weight, y_lower, y_upper)
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1), targets as (y, *bounds):
             self.check_parameters()
@@ -258,7 +258,7 @@ class AutoTwinRegressor(BaseTwin):
             for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
                 delattr(self, name)  # of an earlier fit
             if several:
-                self._fit_targets(data, several, seed, start)
+                self._fit_targets(data, several, batch, seed, start)
             else:
                 offsets = None if batch is None else self._first_offsets
                 self.fit_rows(data, seed, start, offsets, calibrate)
@@ -267,12 +267,7 @@ class AutoTwinRegressor(BaseTwin):
     # --- steps of fit -------------------------------------------------------------------------
 
     def fit_rows(
-        self,
-        data: TrainingRows,
-        seed: int,
-        start: float,
-        offsets: Any = None,
-        calibrate: bool = True,
+        self, data: TrainingRows, seed: int, start: float, offsets: Any, calibrate: bool = True
     ) -> None:
         """Fit the blend of a single target to validated rows, whose y is without offsets.
 
@@ -292,7 +287,9 @@ class AutoTwinRegressor(BaseTwin):
             seconds = time.perf_counter() - start
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {seconds:.1f} s")
 
-    def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
+    def _fit_targets(
+        self, data: TrainingRows, names: list[str], batch: Any, seed: int, start: float
+    ) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         shared = blend_rows(data, self.cv, self.effort, seed)
         rows = replace(shared.anchors, fold=shared.anchor_folds)
@@ -307,8 +304,12 @@ class AutoTwinRegressor(BaseTwin):
                 model.time_budget = max(left / (len(names) - j), 0.01)
             if self.verbose:
                 _print(f"target {name}")
+            known, offsets = replace(known, y=known.y[:, j]), None
             try:
-                model.fit_rows(replace(known, y=known.y[:, j]), seed, begin)
+                if batch is not None:
+                    first, codes = offsets = model.first_offsets(batch, known)
+                    known = replace(known, y=first.remove(known.y, codes[known.table_rows]))
+                model.fit_rows(known, seed, begin, offsets)
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
@@ -519,7 +520,7 @@ class AutoTwinRegressor(BaseTwin):
         of the new anchors, a label for all or for each.
         """
         if self.targets_:
-            return self._add_target_anchors(X, y)
+            return self._add_target_anchors(X, y, batch)
         extended = super().add_anchors(X, y, batch)
         new_X = extended.anchors_X_[len(self.anchors_X_) :]
         with ignore_table_warnings(), limit_threads(self.n_jobs):
@@ -529,7 +530,7 @@ class AutoTwinRegressor(BaseTwin):
         extended.intervals_ = self.intervals_
         return extended
 
-    def _add_target_anchors(self, X, y):
+    def _add_target_anchors(self, X, y, batch):
         """`add_anchors` for each target, by the rows that have its value."""
         check_consistent_length(X, y)
         extended = copy.copy(self)
@@ -537,7 +538,8 @@ class AutoTwinRegressor(BaseTwin):
         extended.targets_ = []
         for target, own in zip(self.targets_, columns, strict=True):
             if len(rows := np.flatnonzero(~np.isnan(own))):
-                target = target.add_anchors(safe_indexing(X, rows), own[rows])
+                batches = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+                target = target.add_anchors(safe_indexing(X, rows), own[rows], batches)
             extended.targets_.append(target)
         return extended
 
@@ -570,7 +572,8 @@ class AutoTwinRegressor(BaseTwin):
         if X_shifted is not None:
             raise ValueError("joint=True takes no X_shifted.")
         self.targets_[0].warn_of_shift(X)
-        return joint_intervals(self.targets_, self.joint_scores_, X, confidence)
+        level = joint_level(self.joint_scores_, confidence)
+        return self.predict_quantiles(X, tails(level), batch)
 
     @property
     def target_names_(self) -> list[str]:

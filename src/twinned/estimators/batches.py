@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from twinned.estimators.several_targets import per_target
 from twinned.fitted.twin import Anchors, Queries
 from twinned.models.batches import estimate_offsets
 from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.training import validate_training_rows
+from twinned.rows.training import TrainingRows, validate_training_rows
 
 
 def check_no_batch(
@@ -38,6 +39,7 @@ class BatchMethods:
         return None if self._batches is None else BatchOffsets(*self._batches)
 
     @property
+    @per_target
     def batch_offsets_(self) -> pd.DataFrame:
         """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
         if self.batches_ is None:
@@ -93,23 +95,22 @@ class BatchMethods:
             return
         arguments = sample_weight, None, y_lower, y_upper
         data = validate_training_rows(self, X, y, *arguments, multi_output=False)
-        names, codes = encode_batches(batch, np.where(data.censored, np.nan, data.y))
-        known = data.take(data.known).of_positive_weight()
-        first = estimate_offsets(
-            known.rows.features,
-            known.y,
-            names,
-            codes[known.table_rows],
-            known.weight,
-            self.shrinks_offsets,
-        )
-        self._first_offsets = first, codes
+        first, codes = self._first_offsets = self.first_offsets(batch, data)
         parts = (None if part is None else np.asarray(part) for part in (y, y_lower, y_upper))
         yield tuple(None if part is None else first.remove(part, codes) for part in parts)
         if self._batches is None:
             errors = self.anchor_errors_
             self.set_offsets(first, codes, None if errors is None else self.anchors_y_ - errors)
         del self._first_offsets
+
+    def first_offsets(self: Any, batch: Any, data: TrainingRows) -> tuple[BatchOffsets, Indices]:
+        """Offsets before the fit, and (row,) codes of the batches of all rows of the table."""
+        y = np.full(data.n_table_rows, np.nan)
+        y[data.table_rows] = np.where(data.censored, np.nan, data.y)
+        names, codes = encode_batches(batch, y)
+        known = data.take(data.known).of_positive_weight()
+        own, options = codes[known.table_rows], (known.weight, self.shrinks_offsets)
+        return estimate_offsets(known.rows.features, known.y, names, own, *options), codes
 
     def set_offsets(
         self: Any, first: BatchOffsets, codes: Indices, predicted: Floats | None

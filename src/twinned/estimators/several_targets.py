@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from twinned.fitted.quantiles import check_confidence, tails
+from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
@@ -81,10 +81,9 @@ def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:
     return np.sort(largest[~np.isnan(largest)])
 
 
-def joint_intervals(targets: Sequence[Any], scores: Floats, X: Any, confidence: object) -> Floats:
-    """(row, target, 2): ends of intervals that contain all targets with this probability."""
+def joint_level(scores: Floats, confidence: object) -> float:
+    """The confidence of intervals that contain all targets at once with this probability."""
     n = len(scores)
     wanted = check_confidence(confidence, n, "calibration rows with all targets")
     level = np.interp(wanted, np.arange(1, n + 1) / (n + 1), scores)
-    ends = tails(float(np.clip(level, _LEAST_LEVEL, 1 - _LEAST_LEVEL)))
-    return np.stack([target.predict_quantiles(X, ends) for target in targets], axis=1)
+    return float(np.clip(level, _LEAST_LEVEL, 1 - _LEAST_LEVEL))
