@@ -35,12 +35,7 @@ from twinned.estimators.blending.weights import (
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.several_targets import (
-    joint_level,
-    joint_scores,
-    per_target,
-    target_columns,
-)
+from twinned.estimators.several_targets import joint_level, joint_scores, per_target, target_columns
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.quantiles import tails
@@ -295,7 +290,7 @@ class AutoTwinRegressor(BaseTwin):
         rows = replace(shared.anchors, fold=shared.anchor_folds)
         self.targets_ = []
         for j, name in enumerate(names):
-            known = rows.take(~np.isnan(rows.y[:, j]))
+            known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()
             vars(model).update({key: vars(self)[key] for key in _VALIDATED & vars(self).keys()})
             model.target_name_ = name
@@ -304,11 +299,11 @@ class AutoTwinRegressor(BaseTwin):
                 model.time_budget = max(left / (len(names) - j), 0.01)
             if self.verbose:
                 _print(f"target {name}")
-            known, offsets = replace(known, y=known.y[:, j]), None
             try:
-                if batch is not None:
-                    first, codes = offsets = model.first_offsets(batch, known)
-                    known = replace(known, y=first.remove(known.y, codes[known.table_rows]))
+                offsets = None if batch is None else model.first_offsets(batch, known)
+                if offsets is not None:
+                    y = offsets[0].remove(known.y, offsets[1][known.table_rows])
+                    known = replace(known, y=y)
                 model.fit_rows(known, seed, begin, offsets)
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error

@@ -580,8 +580,8 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     def require_single_target(self) -> None:
         """Raise where the model has several targets."""
         if self.targets_:
-            one = "this needs the model of one of them, such as model.targets_[0]"
-            raise ValueError(f"The model has {len(self.targets_)} targets; {one}.")
+            n = len(self.targets_)
+            raise ValueError(f"The model has {n} targets; use one of them: model.targets_[0].")
 
     @property
     def schema_(self) -> TableSchema:
