@@ -36,6 +36,7 @@ from twinned.estimators.blending.weights import (
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.twin import LocalErrors
+from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.batches import BatchOffsets
@@ -166,7 +167,17 @@ class AutoTwinRegressor(BaseTwin):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None, batch=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_lower=None,
+        y_upper=None,
+        batch=None,
+        y_std=None,
+    ):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -188,12 +199,17 @@ class AutoTwinRegressor(BaseTwin):
             Batch of each row, such as a laboratory or an instrument, whose values of y have an
             unknown offset. All members are fitted to y without the offsets, which are shrunk by
             their estimated variance. `groups` defines folds, `batch` offsets; both may be given.
+        y_std : float or array of shape (n_samples,), default=None
+            Known standard deviations of the errors of measurement of y, in units of y, 0 for an
+            exact value. Rows are weighted by the inverse of y_std² plus the variance of the
+            remaining errors, which is estimated, times `sample_weight`.
+            Intervals are then those of a measurement or of the value itself.
 
         Returns
         -------
         self
         """
-        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch=batch)
+        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch, y_std)
 
     def fit_blend(
         self,
@@ -204,6 +220,7 @@ class AutoTwinRegressor(BaseTwin):
         y_lower=None,
         y_upper=None,
         batch=None,
+        y_std=None,
         *,
         calibrate=True,
     ):
@@ -215,10 +232,9 @@ class AutoTwinRegressor(BaseTwin):
             specs = self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
-            arguments = sample_weight, groups, *bounds
-            data = validate_training_rows(
-                self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=False
-            )
+            arguments = sample_weight, groups, *bounds, y_std
+            options = {"pair_dtype": self._pair_dtype, "multi_output": False}
+            data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
             rows = blend_rows(data, self.cv, self.effort, seed)
             names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
             warn_of_unknown_features(rows.known, names, stacklevel=3)
@@ -348,6 +364,7 @@ class AutoTwinRegressor(BaseTwin):
             [(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in in_fold],
             random_state=self._record.seed,
             predicted=(mean, spread),
+            y_std=rows.anchors.y_std,
         )
         calibrated.store_in(self)
         self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
