@@ -233,7 +233,7 @@ class AutoTwinRegressor(BaseTwin):
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
             arguments = sample_weight, groups, *bounds, y_std
-            options = {"pair_dtype": self._pair_dtype, "multi_output": False}
+            options: dict[str, Any] = {"pair_dtype": self._pair_dtype, "multi_output": False}
             data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
             rows = blend_rows(data, self.cv, self.effort, seed)
             names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
