@@ -127,8 +127,8 @@ class TwinMethods(RegressorMixin):
         """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
         queries, calibration = self.encode(X, batch=batch), self.calibration_
         assert calibration is not None, "the twin stores a calibration"
-        known = calibration.measurement_std(of, y_std, len(queries))
-        mean, scale = predict_scale(self.fitted_, queries, calibration, known)
+        calibration = calibration.with_errors(of, y_std, len(queries))
+        mean, scale = predict_scale(self.fitted_, queries, calibration)
         return mean, calibration.std(scale), scale
 
     def predict_members(self, X, batch=None):

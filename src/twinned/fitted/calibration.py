@@ -143,7 +143,7 @@ class ErrorScale:
     regressor_floor: float = 0.0
     exponents: Floats | None = None  # of size and standard deviation; None is the last of the width
     factor: float = 1.0  # of both, with known errors of measurement
-    y_std: float | None = None  # the median of these, where they are known
+    y_std: Floats | float | None = None  # their median, or those of (row,) further measurements
 
     @classmethod
     def fit(
@@ -170,14 +170,11 @@ class ErrorScale:
             return np.ones(len(features))
         return positive_scale(self.regressor.predict(features), self.regressor_floor)
 
-    def predict(self, features: Floats, y_std: Floats | float | None = None) -> Floats:
-        """(row,): the error scale of rows with these features (see `scale_features`).
-
-        `y_std` are the standard deviations of errors of measurement; None is the known median.
-        """
-        (of_size, of_std), known = self.powers, self.y_std if y_std is None else y_std
+    def predict(self, features: Floats) -> Floats:
+        """(row,): the error scale of rows with these features (see `scale_features`)."""
+        of_size, of_std = self.powers
         scale = self.factor * self.size(features) ** of_size * features[:, -1] ** of_std
-        return scale if known is None else np.hypot(scale, known)
+        return scale if self.y_std is None else np.hypot(scale, self.y_std)
 
 
 def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
@@ -324,25 +321,23 @@ class Calibration:
             "settings": self.settings,
         }
 
-    def error_scale(
-        self, X: object, mean: Floats, std: Floats, y_std: Floats | float | None = None
-    ) -> Floats:
+    def error_scale(self, X: object, mean: Floats, std: Floats) -> Floats:
         """(n,) expected size of errors of rows with these predictions.
 
-        X is a table or, for a twin, the matrix of its encoded features. `y_std` are the standard
-        deviations of errors of measurement; None is the median of the known ones.
+        X is a table or, for a twin, the matrix of its encoded features.
         """
         features = self.neighbors.transform(X, mean)
-        return self.scale.predict(scale_features(features, mean, std, self.scale.floor), y_std)
+        return self.scale.predict(scale_features(features, mean, std, self.scale.floor))
 
-    def measurement_std(self, of: str, y_std: object, n_rows: int) -> Floats | float | None:
-        """The errors of measurement that intervals include; None is the default of the scale."""
+    def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:
+        """With the errors of further measurements, the median of the known ones, or none."""
         check_choice("of", of, ["measurement", "value"])
-        if self.scale.y_std is None and (of == "value" or y_std is not None):
+        if of == "measurement" and y_std is None:
+            return self
+        if self.scale.y_std is None:
             raise ValueError("of='value' and y_std need a fit with y_std, or with --error.")
-        if of == "value":
-            return 0.0
-        return None if y_std is None else check_row_numbers("y_std", y_std, n_rows)
+        known = 0.0 if of == "value" else check_row_numbers("y_std", y_std, n_rows)
+        return replace(self, scale=replace(self.scale, y_std=known))
 
     def std(self, scale: Floats) -> Floats:
         """(n,) standard deviations of the errors of rows with these error scales."""

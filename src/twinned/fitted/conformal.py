@@ -343,10 +343,10 @@ class CrossCalibrated(_BaseCalibrated):
             self._floors.append(floor)
         self._features, self._errors = np.concatenate(features), np.concatenate(errors)
         self._neighbors = NeighborFeatures.of(X, y, final, metric)
-        self._y_std, self._remaining = None, 0.0
+        self._known = None  # errors of measurement, and the expected size of the remaining part
         if y_std is not None:
-            self._y_std = y_std[self._rows]
-            self._remaining = remaining_variances(self._neighbors.values, y, y_std)[0] ** 0.5
+            remaining, _ = remaining_variances(self._neighbors.values, y, y_std)
+            self._known = y_std[self._rows], remaining**0.5
         self.calibrate(width)
 
     def calibrate(self, width):
@@ -359,10 +359,10 @@ class CrossCalibrated(_BaseCalibrated):
             size[in_fold], std[in_fold] = scale.size(features), features[:, -1]
         scales = [size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
         factors = [1.0] * len(scales)
-        if (known := self._y_std) is not None:
-            parts = self._errors, known, self._remaining
-            factors = [remaining_std(*parts, each) for each in scales]
-            scales = [np.hypot(f * each, known) for f, each in zip(factors, scales, strict=True)]
+        if self._known is not None:
+            factors = [remaining_std(self._errors, *self._known, each) for each in scales]
+            both = zip(factors, scales, strict=True)
+            scales = [np.hypot(factor * each, self._known[0]) for factor, each in both]
         likeliest = int(np.argmax([total_log_density(self._errors, each) for each in scales]))
         self._scales, self._exponents = scales[likeliest], np.array(EXPONENTS[width][likeliest])
         self._factor = factors[likeliest]
@@ -374,11 +374,10 @@ class CrossCalibrated(_BaseCalibrated):
     def _fit_scale(self, width, rows, floor=None):
         """The error scale fitted to the errors of some of the held-out rows."""
         floor = float(np.mean(self._floors)) if floor is None else floor
-        features, known, y_std = self._features[rows], self._y_std, None
-        sizes = np.abs(self._errors)
-        if known is not None:
-            sizes = expected_sizes(self._errors, known, self._remaining)
-            y_std = float(np.median(known))
+        features, sizes, y_std = self._features[rows], np.abs(self._errors), None
+        if self._known is not None:
+            sizes = expected_sizes(self._errors, *self._known)
+            y_std = float(np.median(self._known[0]))
         scale = ErrorScale.fit(width, floor, features, sizes[rows], self._random_state)
         return replace(scale, exponents=self._exponents, factor=self._factor, y_std=y_std)
 

@@ -131,19 +131,13 @@ def predict_error(
 
 
 def predict_scale(
-    fitted: FittedTwin,
-    queries: Queries,
-    calibration: Calibration,
-    y_std: Floats | float | None = None,
+    fitted: FittedTwin, queries: Queries, calibration: Calibration
 ) -> tuple[Floats, Floats]:
-    """(query,): the prediction and its error scale, which includes the error of the offset.
-
-    `y_std` are errors of measurement, as in `Calibration.error_scale`.
-    """
+    """(query,): the prediction and its error scale, which includes the error of the offset."""
     mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
     if queries.offset is None or queries.widening is None:
-        return mean, calibration.error_scale(queries.matrix, mean, std, y_std)
-    scale = calibration.error_scale(queries.matrix, mean - queries.offset, std, y_std)
+        return mean, calibration.error_scale(queries.matrix, mean, std)
+    scale = calibration.error_scale(queries.matrix, mean - queries.offset, std)
     return mean, scale * queries.widening
 
 
