@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
@@ -175,3 +176,24 @@ def test_errors_are_routed():
             "estimator"
         ]
     assert fitted[0][-1].anchor_weights_ is not None
+
+
+@pytest.mark.parametrize("kind", ["categories", "censored rows", "batches", "weights"])
+def test_errors_go_with_other_arguments(kind):
+    X, _, y, y_std = make_table(60, 0)
+    new, options = {}, {}
+    if kind == "categories":
+        X = pd.DataFrame({"a": pd.Categorical(np.where(X[:, 0] > 0, "high", "low"))})
+    elif kind == "censored rows":
+        y, options["y_upper"] = np.where(y < -1, np.nan, y), np.where(y < -1, -1.0, np.nan)
+    elif kind == "batches":
+        options["batch"] = np.where(np.arange(60) % 3, "a", "b")
+        y, new["batch"] = y + 3.0 * (options["batch"] == "a"), "a"
+    else:
+        options["sample_weight"] = np.arange(60) % 3
+    model = make_blend().fit(X, y, y_std=y_std, **options)
+    value, measurement = (
+        np.ptp(model.predict_interval(X[:10], 0.8, of=of, **new), axis=1)
+        for of in ("value", "measurement")
+    )
+    assert (value < measurement).all()

@@ -345,7 +345,10 @@ class CrossCalibrated(_BaseCalibrated):
         self._neighbors = NeighborFeatures.of(X, y, final, metric)
         self._known = None  # errors of measurement, and the expected size of the remaining part
         if y_std is not None:
-            remaining, _ = remaining_variances(self._neighbors.values, y, y_std)
+            encoded = (
+                final.schema_.to_rows(X).features if is_twin(final) else self._neighbors.values
+            )
+            remaining, _ = remaining_variances(encoded, y, y_std)
             self._known = y_std[self._rows], remaining**0.5
         self.calibrate(width)
 

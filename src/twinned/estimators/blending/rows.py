@@ -135,6 +135,7 @@ def _append_censored(
         fold=np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, fold_groups)),
         table_rows=np.arange(0),
         labels=None,
+        y_std=None if data.y_std is None else np.append(rows.y_std, censored.y_std),
     )
 
 
