@@ -33,7 +33,7 @@ def run(*arguments):
 
 def test_limits_become_bounds(table):
     data = read_training_data(TrainingOptions(table=table, targets=["lead"]))
-    lower, upper = data.bounds["y_lower"], data.bounds["y_upper"]
+    lower, upper = data.arguments["y_lower"], data.arguments["y_upper"]
     assert data.n_censored == 16
     assert set(upper[lower == 0]) == {14.0}
     assert set(lower[np.isposinf(upper)]) == {26.0}
@@ -64,8 +64,8 @@ def test_log_target_takes_the_logarithm_of_limits(table, tmp_path):
     assert json.loads(result.stdout.splitlines()[-1])["censored_rows"] == 16
     data = read_training_data(TrainingOptions(table=table, targets=["lead"], log_target=True))
     known = ~np.isnan(data.y)
-    upper = np.where(data.bounds["y_upper"] == 14, np.log(14), np.nan)
-    lower = np.where(data.bounds["y_lower"] == 26, np.log(26), np.nan)
+    upper = np.where(data.arguments["y_upper"] == 14, np.log(14), np.nan)
+    lower = np.where(data.arguments["y_lower"] == 26, np.log(26), np.nan)
     saved = load(tmp_path / "m.twin").regressor_
     twin = clone(saved).fit(
         data.X,
@@ -101,26 +101,26 @@ def test_advise_fits_rows_with_a_limit(table, tmp_path):
 
 def test_positive_values_have_the_lower_bound_0(table):
     data = read_training_data(TrainingOptions(table=table, targets=["lead"]))
-    censored_below = np.isnan(data.y) & (data.bounds["y_upper"] == 14)
-    assert (data.bounds["y_lower"][censored_below] == 0).all()
+    censored_below = np.isnan(data.y) & (data.arguments["y_upper"] == 14)
+    assert (data.arguments["y_lower"][censored_below] == 0).all()
     assert any("at least 0, as all values are positive" in note for note in data.notes)
     for bound in (-np.inf, 3.0):
         options = TrainingOptions(table=table, targets=["lead"], lower_bound=bound)
         given = read_training_data(options)
-        assert (given.bounds["y_lower"][censored_below] == bound).all()
+        assert (given.arguments["y_lower"][censored_below] == bound).all()
 
 
 def test_values_of_both_signs_have_no_lower_bound(tmp_path):
     path = tmp_path / "lab.csv"
     path.write_text("a,y\n1,-3\n2,<5\n3,8\n4,0\n")
     data = read_training_data(TrainingOptions(table=path, targets=["y"]))
-    assert data.bounds["y_lower"][1] == -np.inf
+    assert data.arguments["y_lower"][1] == -np.inf
     assert not any("at least" in note for note in data.notes)
     with pytest.raises(ValueError, match=r"line 2, column 'y': -3 is below the --lower-bound 0"):
         read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
     path.write_text("a,y\n1,0\n2,<5\n3,8\n4,0\n")
     data = read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
-    assert data.bounds["y_lower"][1] == 0
+    assert data.arguments["y_lower"][1] == 0
 
 
 def test_rows_without_a_target_are_dropped_and_counted(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -83,14 +83,14 @@ class DiagnosedRows(TrainingRows):
 
     @classmethod
     def validate(
-        cls, blend: AutoTwinRegressor, transform: TargetTransform, X: ArrayLike, *arguments: object
+        cls, blend: AutoTwinRegressor, transform: TargetTransform, **arguments: Any
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
-            rows = validate_training_rows(blend, X, *arguments, multi_output=False)
+            rows = validate_training_rows(blend, **arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        data = cls(**vars(rows), table=X)
+        data = cls(**vars(rows), table=arguments["X"])
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
 
     @property
@@ -119,11 +119,13 @@ class DiagnosedRows(TrainingRows):
         """Fit a blend to the transformed target, without calibration."""
         y = transform.apply(np.where(self.censored, np.nan, self.y))
         has_limits = self.censored.any()
-        bounds = transform.apply_bounds(self.bounds) if self.bounds and has_limits else ()
+        bounds = transform.apply_bounds(self.bounds) if self.bounds and has_limits else (None, None)
+        y_std = None if self.y_std is None else self.y_std / transform.slope(self.y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
-            blend.fit_blend(self.X, y, None, self.groups, *bounds, calibrate=False)
+            options = {"y_std": y_std, "calibrate": False}
+            blend.fit_blend(self.X, y, None, self.groups, *bounds, **options)
 
 
 @dataclass

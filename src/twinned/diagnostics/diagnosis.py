@@ -138,6 +138,7 @@ def diagnose(
     groups: ArrayLike | None = None,
     y_lower: ArrayLike | None = None,
     y_upper: ArrayLike | None = None,
+    y_std: ArrayLike | None = None,
     log_target: bool = False,
     X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
@@ -166,6 +167,8 @@ def diagnose(
     y_lower, y_upper : arrays of shape (n,), default=None
         Bounds of censored rows, whose y is NaN, as in `AutoTwinRegressor.fit`. The models are
         fitted to them, too; errors and checks are those of the known rows.
+    y_std : float or array of shape (n,), default=None
+        Known standard deviations of the errors of measurement of y, as in `AutoTwinRegressor.fit`.
     log_target : bool, default=False
         Whether to fit the logarithm of y and its bounds, which must be positive. A lower bound of 0
         is none. All errors are in units of y.
@@ -193,9 +196,9 @@ def diagnose(
     ['gp_matern']
     """
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
-    progress = progress or (lambda message: None)
-    blend = _clone_blend(estimator, random_state).set_params(n_jobs=n_jobs)
-    data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
+    blend, progress = _clone_blend(estimator, random_state, n_jobs), progress or (lambda _: None)
+    given = {"groups": groups, "y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
+    data = DiagnosedRows.validate(blend, transform, X=X, y=y, **given)
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
@@ -209,7 +212,7 @@ def diagnose(
         model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(twin, transform, y_lower=y_lower, y_upper=y_upper, groups=groups),
+        code=python_code(twin, transform, **given),
         recommendation=checks.recommendation,
         errors=summarize_errors(known.y, out_of_fold["prediction"].to_numpy()),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
@@ -228,7 +231,9 @@ def diagnose(
     )
 
 
-def _clone_blend(estimator: AutoTwinRegressor | None, random_state: Any) -> AutoTwinRegressor:
+def _clone_blend(
+    estimator: AutoTwinRegressor | None, random_state: Any, n_jobs: int | None
+) -> AutoTwinRegressor:
     """Return a clone of the estimator, or the default blend, with a seed.
 
     So all blends have the same folds, and the code of the recommended model has a seed.
@@ -237,7 +242,7 @@ def _clone_blend(estimator: AutoTwinRegressor | None, random_state: Any) -> Auto
     if not isinstance(blend, AutoTwinRegressor):
         raise TypeError(f"estimator must be an AutoTwinRegressor with members, not {blend!r}.")
     seed = random_state if isinstance(random_state, int) else draw_seed(random_state)
-    return blend.set_params(random_state=seed)
+    return blend.set_params(random_state=seed, n_jobs=n_jobs)
 
 
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
@@ -248,6 +253,9 @@ def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows
         notes.append(f"Of the {rows}, not more than expected lie outside of the training rows.")
     if n := int(data.censored.sum()):
         notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
+    if data.y_std is not None:
+        known = f"known errors of measurement, whose median is {np.median(data.y_std):.3g}"
+        notes.append(f"Rows are weighted by their {known}; stated errors include them.")
     if len(data) < data.n_table_rows:
         rows = f"{len(data.known):,} random rows of {data.n_table_rows:,}"
         more = "with more time, its errors are lower, and twinned fit uses all rows"

@@ -189,7 +189,7 @@ def describe_contribution(parts: Numbers | None, conclusion: str, kind: str = "e
 def python_code(model: AutoTwinRegressor, transform: TargetTransform, **arguments: object) -> str:
     """Return lines of Python that make the model and fit it to X, y and further arguments.
 
-    Those that are not None are used: y_lower, y_upper and groups.
+    Those that are not None are used: groups, y_lower, y_upper and y_std.
     """
     names, made = ["AutoTwinRegressor"], describe_estimator(model)
     if transform.is_log:

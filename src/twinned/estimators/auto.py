@@ -40,6 +40,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import LocalErrors
+from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.batches import BatchOffsets
@@ -193,7 +194,17 @@ class AutoTwinRegressor(BaseTwin):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None, batch=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_lower=None,
+        y_upper=None,
+        batch=None,
+        y_std=None,
+    ):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -216,12 +227,17 @@ class AutoTwinRegressor(BaseTwin):
             Batch of each row, such as a laboratory or an instrument, whose values of y have an
             unknown offset. All members are fitted to y without the offsets, which are shrunk by
             their estimated variance. `groups` defines folds, `batch` offsets; both may be given.
+        y_std : float or array of shape (n_samples,), default=None
+            Known standard deviations of the errors of measurement of y, in units of y, 0 for an
+            exact value. Rows are weighted by the inverse of y_std² plus the variance of the
+            remaining errors, which is estimated, times `sample_weight`.
+            Intervals are then those of a measurement or of the value itself.
 
         Returns
         -------
         self
         """
-        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch=batch)
+        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch, y_std)
 
     def fit_blend(
         self,
@@ -232,6 +248,7 @@ class AutoTwinRegressor(BaseTwin):
         y_lower=None,
         y_upper=None,
         batch=None,
+        y_std=None,
         *,
         calibrate=True,
     ):
@@ -245,7 +262,7 @@ class AutoTwinRegressor(BaseTwin):
             self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
-            arguments = sample_weight, groups, *bounds
+            arguments = sample_weight, groups, *bounds, y_std
             kinds = {"multi_output": bool(several), "allow_missing": bool(several)}
             data = validate_training_rows(
                 self, X, y, *arguments, pair_dtype=self._pair_dtype, **kinds
@@ -253,6 +270,8 @@ class AutoTwinRegressor(BaseTwin):
             for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
                 delattr(self, name)  # of an earlier fit
             if several:
+                if y_std is not None:
+                    raise ValueError("y_std needs a single target.")
                 self._fit_targets(data, several, batch, seed, start)
             else:
                 offsets = None if batch is None else self._first_offsets
@@ -268,7 +287,7 @@ class AutoTwinRegressor(BaseTwin):
 
         `start` is when the fit began.
         """
-        rows = blend_rows(data, self.cv, self.effort, seed)
+        rows = blend_rows(weigh_by_error(data), self.cv, self.effort, seed)
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         warn_of_unknown_features(rows.known, names, stacklevel=4)
         with ignore_table_warnings():
@@ -421,6 +440,7 @@ class AutoTwinRegressor(BaseTwin):
             [(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in in_fold],
             random_state=self._record.seed,
             predicted=(mean, spread),
+            y_std=rows.anchors.y_std,
         )
         calibrated.store_in(self)
         self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
@@ -538,7 +558,9 @@ class AutoTwinRegressor(BaseTwin):
             extended.targets_.append(target)
         return extended
 
-    def predict_interval(self, X, confidence=0.9, X_shifted=None, batch=None, joint=False):
+    def predict_interval(
+        self, X, confidence=0.9, X_shifted=None, batch=None, *, joint=False, **measurement
+    ):
         """Prediction intervals.
 
         Parameters
@@ -556,6 +578,8 @@ class AutoTwinRegressor(BaseTwin):
             Whether the intervals of several targets cover all of them at once with this
             probability, by conformal prediction on the training rows that have all targets; else
             each covers its own.
+        **measurement
+            `of` and `y_std`, as in `TwinRegressor`.
 
         Returns
         -------
@@ -563,7 +587,7 @@ class AutoTwinRegressor(BaseTwin):
             Lower and upper ends.
         """
         if not (check_bool("joint", joint) and self.targets_):
-            return super().predict_interval(X, confidence, X_shifted, batch)
+            return super().predict_interval(X, confidence, X_shifted, batch, **measurement)
         if X_shifted is not None:
             raise ValueError("joint=True takes no X_shifted.")
         self.targets_[0].warn_of_shift(X)

@@ -129,10 +129,11 @@ class TwinMethods(RegressorMixin):
         return predict_error(self.fitted_, self.encode(X, batch=batch), self.calibration_)
 
     @per_target
-    def predict_error_scale(self, X, batch=None):
+    def predict_error_scale(self, X, batch=None, of="measurement", y_std=None):
         """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
         queries, calibration = self.encode(X, batch=batch), self.calibration_
         assert calibration is not None, "the twin stores a calibration"
+        calibration = calibration.with_errors(of, y_std, len(queries))
         mean, scale = predict_scale(self.fitted_, queries, calibration)
         return mean, calibration.std(scale), scale
 
@@ -151,7 +152,9 @@ class TwinMethods(RegressorMixin):
         return fitted.squeeze(fitted.predict_members(self.encode(X, batch=batch)))
 
     @per_target
-    def predict_interval(self, X, confidence=0.9, X_shifted=None, batch=None):
+    def predict_interval(
+        self, X, confidence=0.9, X_shifted=None, batch=None, *, of="measurement", y_std=None
+    ):
         """Prediction intervals, for a twin that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
@@ -170,6 +173,13 @@ class TwinMethods(RegressorMixin):
             too few calibration rows are alike. None is the distribution of the training rows.
         batch : str or array of shape (n_queries,), default=None
             As in `predict`. The fewer known rows a batch has, the wider are its intervals.
+        of : {"measurement", "value"}, default="measurement"
+            Whether intervals cover a further measurement, or the value that is measured. The latter
+            needs a fit with `y_std`, and does not include errors of measurement; `y_std` is then
+            not used.
+        y_std : float or array of shape (n_queries,), default=None
+            Standard deviations of the errors of further measurements, after a fit with `y_std`;
+            None is the median of those of the fit.
 
         Returns
         -------
@@ -180,9 +190,9 @@ class TwinMethods(RegressorMixin):
         if is_dask(X):
             check_in_memory(X_shifted, "X_shifted")
             check_no_batch(batch)
-            options = {"confidence": confidence, "X_shifted": X_shifted}
+            options = {"confidence": confidence, "X_shifted": X_shifted, "of": of, "y_std": y_std}
             return map_rows(self, "predict_interval", X, ["low", "high"], **options)
-        mean, _, scale = self.predict_error_scale(X, batch)
+        mean, _, scale = self.predict_error_scale(X, batch, of, y_std)
         self.warn_of_shift(X)
         if X_shifted is None:
             return calibration.interval(mean, scale, confidence)
@@ -200,7 +210,9 @@ class TwinMethods(RegressorMixin):
         return calibration
 
     @per_target
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), batch=None):
+    def predict_quantiles(
+        self, X, quantiles=(0.05, 0.5, 0.95), batch=None, *, of="measurement", y_std=None
+    ):
         """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
 
         Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
@@ -213,7 +225,7 @@ class TwinMethods(RegressorMixin):
             probabilities as the names of its columns.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
             Probabilities between 0 and 1.
-        batch : str or array of shape (n_queries,), default=None
+        batch, of, y_std
             As in `predict_interval`.
 
         Returns
@@ -225,8 +237,9 @@ class TwinMethods(RegressorMixin):
             self._require_calibration()
             check_no_batch(batch)
             names = [f"{level}" for level in levels]
-            return map_rows(self, "predict_quantiles", X, names, quantiles=levels)
-        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
+            options = {"quantiles": levels, "of": of, "y_std": y_std}
+            return map_rows(self, "predict_quantiles", X, names, **options)
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch, of, y_std)
         return mean[:, None] + scale[:, None] * distribution.quantile(levels)
 
     @per_target
@@ -248,9 +261,9 @@ class TwinMethods(RegressorMixin):
         distribution, (mean, _, scale) = self._predict_distribution(X, batch)
         return distribution.log_density((check_values(y, len(mean)) - mean) / scale) - np.log(scale)
 
-    def _predict_distribution(self, X, batch):
+    def _predict_distribution(self, X, *options):
         """The distribution of scores, and mean, std and error scale of rows."""
-        return self._require_calibration().distribution, self.predict_error_scale(X, batch)
+        return self._require_calibration().distribution, self.predict_error_scale(X, *options)
 
     @per_target
     def predict_difference(self, A, B, return_std=False):

@@ -17,7 +17,7 @@ from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import check_choice
+from twinned.rows.validation import check_choice, check_row_numbers
 
 # By which the transformation is chosen: quick members of a blend, the number of rows, and the least
 # relative fall of the error.
@@ -70,8 +70,11 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         super().__init__(regressor)
         self.target_transform = target_transform
 
-    def fit(self, X, y, y_lower=None, y_upper=None, **fit_params):
-        """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin."""
+    def fit(self, X, y, y_lower=None, y_upper=None, y_std=None, **fit_params):
+        """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin.
+
+        `y_std`, the standard deviations of the errors of y, are transformed by the delta method.
+        """
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
@@ -84,6 +87,9 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             name = choose_transform(X, bounds.lower, rows, *given)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
+        if y_std is not None:
+            y_std = check_row_numbers("y_std", y_std, len(y))
+            ends["y_std"] = y_std / target.slope(bounds.limits())
         super().fit(X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
             raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
@@ -111,15 +117,27 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             return mean
         return mean, target.slope(mean) * twin.predict(rows, return_std=True, batch=batch)[1]
 
-    def predict_interval(self, X, confidence=0.9, batch=None):
-        """(n_queries, 2): ends of prediction intervals of y, as those of the twin."""
-        twin, rows = self._prepare(X)
-        return self.target_.invert(twin.predict_interval(rows, confidence, batch=batch))
+    def predict_interval(self, X, confidence=0.9, batch=None, *, of="measurement", y_std=None):
+        """(n_queries, 2): ends of prediction intervals of y, as those of the twin.
 
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), batch=None):
+        `y_std` is in units of y, and transformed by the delta method.
+        """
+        (twin, rows), options = self._prepare(X), self._options(X, batch, of, y_std)
+        return self.target_.invert(twin.predict_interval(rows, confidence, **options))
+
+    def predict_quantiles(
+        self, X, quantiles=(0.05, 0.5, 0.95), batch=None, *, of="measurement", y_std=None
+    ):
         """(n_queries, n_quantiles): quantiles of y, as those of the twin."""
-        twin, rows = self._prepare(X)
-        return self.target_.invert(twin.predict_quantiles(rows, quantiles, batch=batch))
+        (twin, rows), options = self._prepare(X), self._options(X, batch, of, y_std)
+        return self.target_.invert(twin.predict_quantiles(rows, quantiles, **options))
+
+    def _options(self, X, batch, of, y_std):
+        """The arguments of the twin for errors of measurement in units of y."""
+        if y_std is not None:
+            slope = self.target_.slope(self.predict(X, batch=batch))
+            y_std = np.asarray(y_std, dtype=np.float64) / slope
+        return {"batch": batch, "of": of, "y_std": y_std}
 
     def predict_cdf(self, X, y, batch=None):
         """(n_queries,): probability that a measurement is at most y."""

@@ -35,6 +35,7 @@ from twinned.models.base_estimator import (
 )
 from twinned.models.imputation import impute_target
 from twinned.models.learned_metric import learn_metric
+from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
     LazyPairMatrix,
@@ -240,6 +241,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_upper=None,
         groups=None,
         batch=None,
+        y_std=None,
     ):
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -268,11 +270,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         batch : array of shape (n,), default=None
             Batch of each row, such as a laboratory or an instrument, whose values of y have an
             unknown offset: the twin is fitted to y without the offsets (see `batch_offsets_`).
+        y_std : float or array of shape (n,), default=None
+            Known standard deviations of the errors of measurement of y, in units of y, 0 for an
+            exact value. Rows are weighted by the inverse of y_std² plus the variance of the
+            remaining errors, which is estimated, times `sample_weight`.
         """
         options = {"X_val": X_val, "y_val": y_val, "with_folds": True}
         targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
         with restore_on_failure(self), targets as (y, *bounds):
-            self.fit_pairs(X, y, sample_weight, groups, *bounds, **options)
+            self.fit_pairs(X, y, sample_weight, groups, *bounds, y_std, **options)
         return self
 
     def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False):
@@ -285,9 +291,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             self.check_parameters()
             self._pair_dtype = pair_dtype(self._base_estimator(), X)
             multi_output = self.__sklearn_tags__().target_tags.multi_output
-            data = validate_training_rows(
-                self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
-            )
+            options = {"pair_dtype": self._pair_dtype, "multi_output": multi_output}
+            data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
             if with_folds and self.cv is not None:
                 given = given_folds(self.cv, data.matrix, data.targets, data.groups)
                 data = replace(data, fold=given)

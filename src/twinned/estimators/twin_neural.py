@@ -117,11 +117,15 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         y_lower=None,
         y_upper=None,
         batch=None,
+        y_std=None,
     ):
-        """Train the members, as those of `NeuralRegressor`; `batch` is as in `TwinRegressor`."""
+        """Train the members, as those of `NeuralRegressor`.
+
+        `batch` and `y_std` are as in `TwinRegressor`.
+        """
         targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
         with restore_on_failure(self), targets as (y, *bounds):
-            return super().fit(X, y, sample_weight, X_val, y_val, *bounds)
+            return self._fit_problem(X, y, sample_weight, X_val, y_val, *bounds, y_std)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and store the anchors."""

@@ -38,7 +38,7 @@ from twinned.fitted.quantiles import (
 from twinned.models.learned_metric import learn_metric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, column_list, is_numeric_dtype, is_table, to_numeric
-from twinned.rows.validation import check_choice, count_rows
+from twinned.rows.validation import check_choice, check_row_numbers, count_rows
 
 WIDTHS = ["learned", "std", "constant"]
 # Of the mean standard deviation, added to each, so that no error scale is zero.
@@ -142,6 +142,8 @@ class ErrorScale:
     regressor: ExtraTreesRegressor | None = None  # of the size of errors
     regressor_floor: float = 0.0
     exponents: Floats | None = None  # of size and standard deviation; None is the last of the width
+    factor: float = 1.0  # of both, with known errors of measurement
+    y_std: Floats | float | None = None  # their median, or those of (row,) further measurements
 
     @classmethod
     def fit(
@@ -171,7 +173,8 @@ class ErrorScale:
     def predict(self, features: Floats) -> Floats:
         """(row,): the error scale of rows with these features (see `scale_features`)."""
         of_size, of_std = self.powers
-        return self.size(features) ** of_size * features[:, -1] ** of_std
+        scale = self.factor * self.size(features) ** of_size * features[:, -1] ** of_std
+        return scale if self.y_std is None else np.hypot(scale, self.y_std)
 
 
 def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
@@ -325,6 +328,16 @@ class Calibration:
         """
         features = self.neighbors.transform(X, mean)
         return self.scale.predict(scale_features(features, mean, std, self.scale.floor))
+
+    def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:
+        """With the errors of further measurements, the median of the known ones, or none."""
+        check_choice("of", of, ["measurement", "value"])
+        if of == "measurement" and y_std is None:
+            return self
+        if self.scale.y_std is None:
+            raise ValueError("of='value' and y_std need a fit with y_std, or with --error.")
+        known = 0.0 if of == "value" else check_row_numbers("y_std", y_std, n_rows)
+        return replace(self, scale=replace(self.scale, y_std=known))
 
     def std(self, scale: Floats) -> Floats:
         """(n,) standard deviations of the errors of rows with these error scales."""

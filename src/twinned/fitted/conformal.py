@@ -40,6 +40,11 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.quantiles import half_widths, total_log_density
 from twinned.fitted.twin import LocalErrors
+from twinned.models.measurement_errors import (
+    expected_sizes,
+    remaining_std,
+    remaining_variances,
+)
 from twinned.models.resources import one_thread_if_remote
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.formatting import details, paragraph, preformatted, table, view
@@ -48,6 +53,7 @@ from twinned.rows.validation import (
     check_bool,
     check_choice,
     check_integer,
+    check_row_numbers,
     count_rows,
     validate_target,
 )
@@ -102,6 +108,7 @@ def cross_conformal(
     width="learned",
     metric="euclidean",
     random_state=None,
+    y_std=None,
 ):
     """Calibrate a model without a calibration set, by cross-validation.
 
@@ -131,6 +138,10 @@ def cross_conformal(
         learned in each fold (see `twinned.models.learned_metric`).
     random_state : int, RandomState or None, default=None
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
+    y_std : float or array of shape (n,), default=None
+        Known standard deviations of the errors of measurement of y, which the `fit` of the model
+        must have as a parameter. Intervals are those of a further measurement, with the median of
+        these errors; those of a twin may be others, see its `predict_interval`.
 
     Returns
     -------
@@ -150,6 +161,7 @@ def cross_conformal(
     check_choice("width", width, WIDTHS)
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
+    y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
     folds = list(check_cv(cv).split(X, values, codes))
@@ -157,10 +169,11 @@ def cross_conformal(
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
     *models, final = Parallel(prefer="threads")(
-        delayed(fit_clone)(model, X, values, rows, codes, batch)
+        delayed(fit_clone)(model, X, values, rows, codes, batch, y_std)
         for rows in [*(training for training, _ in folds), np.arange(len(values))]
     )
     options = {"width": width, "metric": metric, "random_state": random_state, "groups": codes}
+    options["y_std"] = y_std
     if batch is not None:
         matrix, values, predicted = _without_offsets(models, final, X, values, batch, folds)
         return CrossCalibrated(models, final, matrix, values, folds, predicted=predicted, **options)
@@ -183,12 +196,14 @@ def _without_offsets(models, final, X, y, batch, folds):
     return queries.matrix, y, (y - errors, std)
 
 
-def fit_clone(model, X, y, rows, groups=None, batch=None):
+def fit_clone(model, X, y, rows, groups=None, batch=None, y_std=None):
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups."""
     several = groups is not None and len(np.unique(groups[rows])) > 1
     options = {"groups": groups[rows]} if several and has_fit_parameter(model, "groups") else {}
     if batch is not None:
         options["batch"] = np.asarray(batch)[rows]
+    if y_std is not None:
+        options["y_std"] = y_std[rows]
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)
@@ -290,6 +305,8 @@ class CrossCalibrated(_BaseCalibrated):
         encoded features.
     groups : ndarray of shape (n,), default=None
         Codes of groups of rows, which `store_in` stores; None leaves those of the twin.
+    y_std : ndarray of shape (n,), default=None
+        Known standard deviations of the errors of y.
     """
 
     def __init__(
@@ -305,11 +322,12 @@ class CrossCalibrated(_BaseCalibrated):
         random_state=None,
         predicted=None,
         groups=None,
+        y_std=None,
     ):
         self.model = self.final = final
         self._groups = groups
         self.models, self._random_state, self._floors = models, random_state, []
-        self._exponents = None
+        self._exponents, self._factor = None, 1.0
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
         means, stds = predicted or _predict_held_out(models, final, X, y, folds)
@@ -325,6 +343,13 @@ class CrossCalibrated(_BaseCalibrated):
             self._floors.append(floor)
         self._features, self._errors = np.concatenate(features), np.concatenate(errors)
         self._neighbors = NeighborFeatures.of(X, y, final, metric)
+        self._known = None  # errors of measurement, and the expected size of the remaining part
+        if y_std is not None:
+            encoded = (
+                final.schema_.to_rows(X).features if is_twin(final) else self._neighbors.values
+            )
+            remaining, _ = remaining_variances(encoded, y, y_std)
+            self._known = y_std[self._rows], remaining**0.5
         self.calibrate(width)
 
     def calibrate(self, width):
@@ -336,8 +361,14 @@ class CrossCalibrated(_BaseCalibrated):
             scale, features = self._fit_scale(width, ~in_fold, floor), self._features[in_fold]
             size[in_fold], std[in_fold] = scale.size(features), features[:, -1]
         scales = [size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
+        factors = [1.0] * len(scales)
+        if self._known is not None:
+            factors = [remaining_std(self._errors, *self._known, each) for each in scales]
+            both = zip(factors, scales, strict=True)
+            scales = [np.hypot(factor * each, self._known[0]) for factor, each in both]
         likeliest = int(np.argmax([total_log_density(self._errors, each) for each in scales]))
         self._scales, self._exponents = scales[likeliest], np.array(EXPONENTS[width][likeliest])
+        self._factor = factors[likeliest]
         self.scores = self._errors / self._scales
         scale = self._fit_scale(width, slice(None))
         self._calibration = Calibration(self.scores, scale, self._neighbors, self._rows)
@@ -346,9 +377,12 @@ class CrossCalibrated(_BaseCalibrated):
     def _fit_scale(self, width, rows, floor=None):
         """The error scale fitted to the errors of some of the held-out rows."""
         floor = float(np.mean(self._floors)) if floor is None else floor
-        features, errors = self._features[rows], np.abs(self._errors[rows])
-        scale = ErrorScale.fit(width, floor, features, errors, self._random_state)
-        return replace(scale, exponents=self._exponents)
+        features, sizes, y_std = self._features[rows], np.abs(self._errors), None
+        if self._known is not None:
+            sizes = expected_sizes(self._errors, *self._known)
+            y_std = float(np.median(self._known[0]))
+        scale = ErrorScale.fit(width, floor, features, sizes[rows], self._random_state)
+        return replace(scale, exponents=self._exponents, factor=self._factor, y_std=y_std)
 
     def with_width(self, width: str) -> CrossCalibrated:
         """The same models with another `width`; none is fitted again."""

@@ -15,6 +15,7 @@ from twinned.rows.folds import encode_groups
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import (
+    check_row_numbers,
     check_sample_weight,
     target_names,
     validate_table,
@@ -102,6 +103,9 @@ class TrainingRows:
     labels: list[Any] | None = None  # (row,): those of the index of the table
     n_table_rows: int = 0
     unlabelled: Floats | None = None  # (row, feature): further rows of the table, without y
+    y_std: Floats | None = None  # (row,): known standard deviations of the errors of y
+    # of the errors that these do not explain, and of the noise among them; then weights are by both
+    variances: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -132,6 +136,14 @@ class TrainingRows:
         return np.arange(len(self)) if self.bounds is None else np.flatnonzero(~self.censored)
 
     @property
+    def process_weight(self) -> Floats | None:
+        """(row,): weights in Gaussian processes, whose noise includes no errors of the model."""
+        if self.weight is None or self.y_std is None or self.variances is None:
+            return self.weight
+        remaining, noise = self.variances
+        return self.weight * (remaining + self.y_std**2) / (noise + self.y_std**2)
+
+    @property
     def n_folds(self) -> int:
         assert self.fold is not None, "the rows have folds"
         return int(self.fold.max()) + 1
@@ -143,8 +155,8 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold]
-        weight, groups, fold = (None if part is None else part[rows] for part in optional)
+        optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold, self.y_std]
+        weight, groups, fold, y_std = (None if part is None else part[rows] for part in optional)
         table_rows, labels = self.table_rows, self.labels
         return replace(
             self,
@@ -154,6 +166,7 @@ class TrainingRows:
             bounds=self.bounds and self.bounds.take(rows),
             groups=groups,
             fold=fold,
+            y_std=y_std,
             table_rows=table_rows[rows] if len(table_rows) else table_rows,
             labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
         )
@@ -174,6 +187,7 @@ def validate_training_rows(
     groups: Any = None,
     y_lower: Any = None,
     y_upper: Any = None,
+    y_std: Any = None,
     *,
     pair_dtype: np.dtype[Any] = FLOAT64,
     multi_output: bool,
@@ -187,7 +201,7 @@ def validate_training_rows(
     estimator : estimator
         Its parameter `categorical_features` and its tags are used; it learns the names and the
         number of features.
-    X, y, sample_weight, groups, y_lower, y_upper : arguments of `fit`
+    X, y, sample_weight, groups, y_lower, y_upper, y_std : arguments of `fit`
         With bounds, y is NaN where the value is censored.
     pair_dtype : dtype, default=float64
         Type of the differences of features, which must be finite.
@@ -215,6 +229,8 @@ def validate_training_rows(
         target = bounds.limits()
     if groups is not None:
         encode_groups(groups, len(matrix))  # which refuses wrong labels
+    if y_std is not None and target.ndim == 2 and target.shape[1] > 1:
+        raise ValueError(f"y_std needs a single output, not {target.shape[1]}.")
     return TrainingRows(
         schema,
         matrix,
@@ -225,6 +241,7 @@ def validate_training_rows(
         table_rows=np.arange(len(matrix)),
         labels=storable_labels(row_labels(X)) if is_table(X) else None,
         n_table_rows=len(matrix),
+        y_std=None if y_std is None else check_row_numbers("y_std", y_std, len(matrix)),
     )
 
 

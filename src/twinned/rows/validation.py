@@ -195,21 +195,25 @@ def count_rows(X: object) -> int:
     return num_samples(X)
 
 
+def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
+    """Validate one number for all rows, or one for each: (n,) float64, finite, not negative."""
+    if isinstance(given, numbers.Real) and not isinstance(given, bool):
+        given = np.full(n_rows, float(given))
+    values = check_array(given, ensure_2d=False, dtype=np.float64, input_name=name)
+    if values.shape != (n_rows,):
+        raise ValueError(f"{name} has the shape {values.shape}, but X has {n_rows} rows.")
+    if (values < 0).any():
+        row = int(np.argmax(values < 0))
+        raise ValueError(f"{name}[{row}] = {values[row]} is negative.")
+    _check_range(name, values, np.dtype(np.float64))
+    return values
+
+
 def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
     """Validate sample weights: (n,) float64, finite and not negative."""
-    if isinstance(sample_weight, numbers.Real) and not isinstance(sample_weight, bool):
-        sample_weight = np.full(n_rows, float(sample_weight))
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if weight.shape != (n_rows,):
-        raise ValueError(f"sample_weight has the shape {weight.shape}, but X has {n_rows} rows.")
-    if (weight < 0).any():
-        row = int(np.argmax(weight < 0))
-        raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
+    weight = check_row_numbers("sample_weight", sample_weight, n_rows)
     if (n_positive := int((weight > 0).sum())) < 2:
         raise ValueError(f"sample_weight is zero but for {n_positive} rows; a pair needs two.")
-    _check_range("sample_weight", weight, np.dtype(np.float64))
     return weight
 
 

@@ -80,6 +80,17 @@ def test_a_twin_with_stored_intervals(check, rows, width):
     np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("width", ["learned", "constant"])
+def test_intervals_include_known_errors_of_measurement(check, rows, width):
+    X, y, new = rows
+    y_std = np.linspace(0.1, 1.0, len(y))
+    twin = TwinRegressor(Ridge(), random_state=0)
+    crossed = cross_conformal(twin, X, y, y_std=y_std, cv=3, width=width, random_state=0)
+    found = check(own := crossed.store_in(), new, confidence=0.8)
+    intervals = np.column_stack([found["lower"], found["upper"]])
+    np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
+
+
 def test_a_learned_width_with_equally_near_rows(check, rng):
     X = rng.randint(3, size=(80, 3)) / 4  # 27 distinct rows
     y = X[:, 0] + rng.normal(size=80)

@@ -57,7 +57,7 @@ def _diagnose(
         diagnosis = diagnose(
             data.X,
             data.y,
-            **data.bounds,
+            **data.arguments,
             estimator=AutoTwinRegressor(effort=options.effort, verbose=1),
             budget=max(0.01, end - time.perf_counter()),
             groups=data.groups,

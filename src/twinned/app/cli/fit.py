@@ -135,8 +135,8 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
     blend, start = _make_blend(options), time.perf_counter()
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blend")
-        arguments = data.y, None, data.groups, *data.bounds.values()
-        rows = DiagnosedRows.validate(blend, transform, data.X, *arguments)
+        arguments = {"X": data.X, "y": data.y, "groups": data.groups, **data.arguments}
+        rows = DiagnosedRows.validate(blend, transform, **arguments)
         rows.fit(blend, transform, options.seconds)
         recommendation, twin = choose_model(blend, transform)
     return LogTargetRegressor.around(twin) if options.log_target else twin, {
@@ -202,8 +202,8 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 
 def _fit_rows(data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice) -> None:
     """Fit a twin to rows of the training data."""
-    bounds = {name: bound[rows] for name, bound in data.bounds.items()}
-    model.fit(data.X.iloc[rows], data.y[rows], **bounds)
+    arguments = {name: values[rows] for name, values in data.arguments.items()}
+    model.fit(data.X.iloc[rows], data.y[rows], **arguments)
 
 
 def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
@@ -274,8 +274,10 @@ def _cross_validate(
             whole.local_power_ = 0.0
         if whole.fitted_.errors is not None and not whole.fitted_.is_local:  # as it predicts
             by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
+        if (y_std := data.arguments.get("y_std")) is not None:
+            y_std = y_std[known] / transform.slope(y)
         parts = twins, whole, X, transform.apply(y), folds
-        CrossCalibrated(*parts, random_state=options.seed).store_in()
+        CrossCalibrated(*parts, random_state=options.seed, y_std=y_std).store_in()
     scores = {
         "folds": len(folds),
         "plain": describe_estimator(plain_estimator(whole, len(y), options.seed)),
@@ -297,6 +299,7 @@ def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
         "censored_rows": data.n_censored,
         "dropped_rows": data.n_dropped,
         "target": options.targets if len(options.targets) > 1 else options.target,
+        "error": options.error,
         "log_target": options.log_target,
         "numbers": [name for name in data.X.columns if name not in categories],
         "categories": categories,

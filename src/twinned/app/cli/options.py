@@ -155,6 +155,10 @@ class TrainingOptions(TableOptions):
         A column of groups of rows, such as the number of a sample: the rows of a group are in the
         same fold of the cross-validation, so that errors, intervals and applicability are those of
         new groups. It is not a feature.
+    error
+        A column with the standard deviations of the errors of measurement of the target, in its
+        units. Accurate rows count more, and intervals tell the value from a further measurement.
+        It is not a feature.
     label
         A column with the names of the rows, such as an address: the report, explain and serve show
         them, so the model stores them. It is not a feature.
@@ -169,6 +173,7 @@ class TrainingOptions(TableOptions):
     date: Annotated[list[str] | None, column_option("--date")] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
+    error: Annotated[str | None, column_option("--error")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
     default_budget: ClassVar[str] = "60s"
@@ -192,7 +197,8 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        given = {option: vars(self)[option] or [] for option in ("group", "label", "drop", *KINDS)}
+        options = "group", "error", "label", "drop", *KINDS
+        given = {option: vars(self)[option] or [] for option in options}
         return {name: [each] if isinstance(each, str) else each for name, each in given.items()}
 
 
@@ -243,6 +249,9 @@ class ResultColumns:
     interval
         Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
         model must have been cross-validated when it was fitted.
+    of
+        measurement, for intervals and quantiles of a further measurement of the row, or value, for
+        those of the value that is measured, after a fit with --error.
     quantiles
         Add quantiles of the predictive distribution at these probabilities, such as 0.05,0.5,0.95,
         as columns q0.05, q0.5 and q0.95. The model must have been cross-validated, too.
@@ -259,6 +268,7 @@ class ResultColumns:
 
     std: Annotated[bool, flag_option("--std")] = False
     interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    of: Annotated[str, typer.Option("--of", metavar="measurement|value")] = "measurement"
     quantiles: Annotated[str | None, typer.Option("--quantiles", metavar="P,P,…")] = None
     applicability: Annotated[bool, flag_option("--applicability")] = False
     bounds: Annotated[
@@ -438,8 +448,11 @@ class FitOptions(TrainingOptions):
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
         if self.budget and not self.is_blend:
             raise ValueError("--budget needs --model auto.")
-        if len(self.targets) > 1 and (not self.is_blend or self.log_target or self.lower_bound):
-            raise ValueError("several targets need --model auto, without --log-target and limits.")
+        single = not self.is_blend or self.log_target or self.lower_bound or self.error
+        if len(self.targets) > 1 and single:
+            raise ValueError(
+                "several targets need --model auto, without --log-target, --error and limits."
+            )
         for option, value, words in (
             ("--pairs", self.pairs, ("auto", "all")),
             ("--anchors", self.anchors, ("all",)),

@@ -128,11 +128,11 @@ class LoadedTwin:
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows
                     warnings.simplefilter("ignore", ShiftWarning)
-                ends = self.model.predict_interval(X, wanted.interval)
+                ends = self.model.predict_interval(X, wanted.interval, of=wanted.of)
             columns |= dict(zip(("low", "high"), ends.T, strict=True))
         if levels := wanted.levels:
             self._require_calibration("--quantiles")
-            values = self.model.predict_quantiles(X, [*levels.values()])
+            values = self.model.predict_quantiles(X, [*levels.values()], of=wanted.of)
             columns |= dict(zip(levels, values.T, strict=True))
         if wanted.bounds is not None:
             numbers = {name for name in columns if not name.startswith("std")}

@@ -13,7 +13,7 @@ import pandas as pd
 
 from twinned.app.cli.options import KINDS, TrainingOptions
 from twinned.app.tables import frames
-from twinned.app.tables.columns import date_columns, target_column
+from twinned.app.tables.columns import date_columns, numeric_column, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
@@ -29,8 +29,8 @@ class TrainingData:
     """Features, target in its own units, and the groups of the rows, if there are any.
 
     The index of `X` has the cells of `--label`, or the lines or rows of the file.
-    `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
-    `y_lower` and `y_upper` of `fit`, and otherwise empty.
+    `y` is NaN where a cell of the target is a limit, such as <5; `arguments` are further ones of
+    `fit`, (row,) each: then `y_lower` and `y_upper`, and with `--error` `y_std`.
     Of several targets, `y` has a column for each, and NaN where a cell is empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
     """
@@ -40,7 +40,7 @@ class TrainingData:
     y: np.ndarray
     groups: np.ndarray | None
     notes: list[str]
-    bounds: dict[str, np.ndarray] = field(default_factory=dict)
+    arguments: dict[str, np.ndarray] = field(default_factory=dict)
     n_dropped: int = 0  # rows without a value of the target or of any feature
 
     @property
@@ -93,7 +93,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     all_rows = read_table(options.table, options.reading, options.targets)
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
-    excluded = ["", *options.targets, *(options.drop or ()), options.group, options.label]
+    excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
+    excluded.append(options.label)
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
@@ -109,15 +110,17 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         read = _read_target if len(options.targets) == 1 else _read_targets
         target, limits = read(table, options)
         groups = _read_groups(table, options.group)
+        errors, of_errors = _read_errors(table, options.error)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
     X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
     y = np.where(target.censored, np.nan, target.lower)
-    bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.censored.any() else {}
+    if target.censored.any():
+        errors |= {"y_lower": target.lower, "y_upper": target.upper}
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
-    notes = [*reading_note(table), *dropped, *empty, *limits, *notes]
-    return TrainingData(table, X, y, groups, notes, bounds, len(all_rows) - len(table))
+    notes = [*reading_note(table), *dropped, *empty, *limits, *of_errors, *notes]
+    return TrainingData(table, X, y, groups, notes, errors, len(all_rows) - len(table))
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -241,3 +244,14 @@ def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
     labels = np.array(column, dtype=object)
     encode_groups(labels, len(table))
     return labels
+
+
+def _read_errors(table: Table, error: str | None) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Return the errors of measurement as an argument of `fit`, and a note on them."""
+    if error is None:
+        return {}, []
+    y_std, sides = numeric_column(table, error, "; the --error must be a number in every row")
+    is_wrong = (sides != 0) | ~(y_std >= 0)
+    _refuse_cells(table, error, is_wrong, "is no standard deviation; --error takes 0 and more")
+    median = f"their median is {np.median(y_std):.3g}"
+    return {"y_std": y_std}, [f"{table.path}, column {error!r}: errors of measurement; {median}."]

@@ -453,6 +453,8 @@ def fit_member(
     estimator = spec.make(MemberSettings(spec.effort, seed, *shared))
     features = preparation.transform(rows.matrix)
     weight, bounds = rows.weight, rows.bounds
+    if spec.name.startswith("gp_"):
+        weight = rows.process_weight
     y = rows.y if imputed is None else imputed
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)

@@ -125,6 +125,7 @@ def _append_censored(
     if groups is not None:  # censored rows are groups of their own
         groups = np.append(groups, groups.max() + 1 + np.arange(n_censored))
     limits = data.bounds.take(is_censored)
+    errors = [part.y_std for part in (rows, censored) if part.y_std is not None]
     return replace(
         rows,
         matrix=np.concatenate([rows.matrix, censored.matrix]),
@@ -135,6 +136,7 @@ def _append_censored(
         fold=np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, fold_groups)),
         table_rows=np.arange(0),
         labels=None,
+        y_std=np.concatenate(errors) if errors else None,
     )
 
 

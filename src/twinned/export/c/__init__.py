@@ -278,7 +278,7 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
         n_rows = len(y)
     else:
         stored = model.calibration_ if isinstance(model, BaseTwin) else None
-        if stored is None or stored.scale.width == "learned":
+        if stored is None or stored.scale.width == "learned" or stored.scale.y_std is not None:
             return None
         scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
         n_rows = stored.n_rows

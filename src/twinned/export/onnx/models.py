@@ -112,6 +112,9 @@ def _add_outputs(
     ends: dict[str, Tensor] = {}
     if stored is not None and needs_std:
         scale = _add_error_scale(stored, matrix, mean, std)
+        if (y_std := stored.scale.y_std) is not None:
+            model_scale = scale * stored.scale.factor
+            scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
         std = scale * np.sqrt(np.mean(stored.scores**2))
         if confidence is not None:
             low, high = stored.ends(confidence)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from twinned.models.imputation import finite_bounds
 from twinned.models.learned_metric import MetricCache, metric_factors
+from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.neural.parameters import NetworkOptions, resolve_options
 from twinned.models.wide_tables import distinct_features, important_features
 from twinned.pairing.anchors import as_anchor_strategy, uses_learned_metric
@@ -29,16 +30,16 @@ MAX_RELEVANT_FEATURES = 60
 
 
 def make_training_rows(
-    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, y_std=None, unlabelled=False
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
-    arguments = (X, y, sample_weight, None, y_lower, y_upper)
+    arguments = (X, y, sample_weight, None, y_lower, y_upper, y_std)
     given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
         raise ValueError(f"y has {n} known values in {len(given)} rows; a twin needs two.")
-    rows = given.take(present)
+    rows = weigh_by_error(given.take(present))
     return replace(
         rows,
         # rows of weight 0 are as if they were not there
@@ -288,6 +289,7 @@ def build_problem(
     y_val=None,
     y_lower=None,
     y_upper=None,
+    y_std=None,
     *,
     fold_of_row=None,
     learn=None,
@@ -299,7 +301,7 @@ def build_problem(
     """
     options = resolve_options(estimator)
     unlabelled = options.loop_weight > 0
-    table = make_training_rows(estimator, X, y, sample_weight, y_lower, y_upper, unlabelled)
+    table = make_training_rows(estimator, X, y, sample_weight, y_lower, y_upper, y_std, unlabelled)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
