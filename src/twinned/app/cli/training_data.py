@@ -51,7 +51,7 @@ class TrainingData:
     @property
     def n_censored(self) -> int:
         """Number of rows whose target is a limit."""
-        return int((~self.is_known).sum()) if self.bounds else 0
+        return int((~self.is_known).sum()) if self.arguments else 0
 
     @property
     def categories(self) -> dict[str, list[str]]:
