@@ -128,7 +128,7 @@ def build_networks(dataset, seed, effort):
                 features,
                 rows.y,
                 rows.weight,
-                fold_of_row=rows.fold,
+                folds=rows.folds,
             )
             test = preparation.transform(blend.encode(X_test))
             problems[spec.name] = NetworkProblem(estimator, problem, test)

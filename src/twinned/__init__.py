@@ -30,6 +30,7 @@ _MODULES = {
     "DistanceWeights": "pairing.anchors",
     "UniformWeights": "pairing.anchors",
     "GPWeights": "pairing.anchors",
+    "ForwardFolds": "rows.folds",
     "conformal": "fitted.conformal",
     "cross_conformal": "fitted.conformal",
     "measure_applicability": "estimators.applicability_measurement",

@@ -122,12 +122,12 @@ def validate_parameters(estimator):
 
 
 def portable_parameters(estimator):
-    """The parameters of an estimator, without defaults that another version may not know."""
-    initial = inspect.signature(type(estimator)).parameters
+    """The parameters of an estimator or splitter, without defaults that are new in some version."""
+    values = vars(estimator)
     return {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in _CHANGED_PARAMETERS or value is not initial[name].default
+        name: values[name]
+        for name, parameter in inspect.signature(type(estimator)).parameters.items()
+        if name not in _CHANGED_PARAMETERS or values[name] is not parameter.default
     }
 
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import AutoTwinRegressor, LogTargetRegressor, TwinRegressor
-from twinned.diagnostics.errors import comparison_table
+from twinned.diagnostics.errors import comparison_table, predict_mean
 from twinned.diagnostics.recommendation import (
     choose_model,
     describe_contribution,
@@ -175,16 +175,16 @@ def test_large_errors_of_few_rows_hide_no_prediction():
     y = rng.normal(size=100)
     predicted = y + 0.1 * rng.normal(size=100)
     predicted[0] += 50.0
-    assert describe_failure(predicted, y) == ""
-    assert describe_failure(rng.permutation(predicted), y)
-    assert describe_failure(np.full(100, y.mean() + 0.1), y)
-    assert describe_failure(0.01 * y, y) == ""  # in the same order
+    assert describe_failure(predicted, y, predict_mean(y)) == ""
+    assert describe_failure(rng.permutation(predicted), y, predict_mean(y))
+    assert describe_failure(np.full(100, y.mean() + 0.1), y, predict_mean(y))
+    assert describe_failure(0.01 * y, y, predict_mean(y)) == ""  # in the same order
 
 
 def test_few_rows_may_not_show_a_prediction_clearly():
     rng = np.random.RandomState(0)
     y = rng.normal(size=20)
-    failure = describe_failure(0.4 * y + 0.4 * rng.normal(size=20), y)
+    failure = describe_failure(0.4 * y + 0.4 * rng.normal(size=20), y, predict_mean(y))
     assert failure.startswith("These features do not clearly predict y: ")
 
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold, PredefinedSplit
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -133,7 +133,7 @@ def test_given_folds(log, rng):
     cv = KFold(3)
     AutoTwinRegressor(members=[("a", Recorder())], cv=cv).fit(X, y)
     assert [sorted(part) for part in held_out(log, y)] == [list(y[rows]) for _, rows in cv.split(X)]
-    with pytest.raises(ValueError, match="must hold out each row once"):
+    with pytest.raises(ValueError, match="must hold out each row at most once"):
         AutoTwinRegressor(members=["ridge"], cv=[(np.arange(20), np.arange(20, 30))]).fit(X, y)
 
 
@@ -191,6 +191,7 @@ def test_networks_use_the_shared_folds():
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     fold = np.tile(np.arange(4), 10)
+    folds = list(PredefinedSplit(fold).split())
     network = NeuralRegressor(
         (8,),
         n_members=1,
@@ -200,7 +201,7 @@ def test_networks_use_the_shared_folds():
     moved = y.copy()
     moved[fold == 1] = np.roll(y[fold == 1], 1)
     one, other = (
-        clone(network).fit_with_folds(X, values, None, fold).out_of_fold_prediction_
+        clone(network).fit_with_folds(X, values, None, folds).out_of_fold_prediction_
         for values in (y, moved)
     )
     np.testing.assert_allclose(one[fold == 1], other[fold == 1], atol=1e-5)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
@@ -38,11 +39,12 @@ def test_save_and_load(rng, tmp_path):
 def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(rng):
     X = rng.uniform(-2, 2, (60, 2))
     y, fold = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60), np.arange(60) % 3
-    model = GPRegressor(random_state=0).fit_with_folds(X, y, None, fold)
+    folds = list(PredefinedSplit(fold).split())
+    model = GPRegressor(random_state=0).fit_with_folds(X, y, None, folds)
     alone = GPRegressor(random_state=0).fit(X[fold != 0], y[fold != 0]).predict(X[fold == 0])
     # the searches start from different points and end close to each other
     np.testing.assert_allclose(model.out_of_fold_prediction_[fold == 0], alone, atol=0.02)
     assert np.corrcoef(model.out_of_fold_prediction_, y)[0, 1] > 0.9
     noise = rng.normal(size=60)
-    model = GPRegressor(random_state=0).fit_with_folds(X, noise, np.ones(60), fold)
+    model = GPRegressor(random_state=0).fit_with_folds(X, noise, np.ones(60), folds)
     assert np.corrcoef(model.out_of_fold_prediction_, noise)[0, 1] < 0.5

@@ -4,6 +4,7 @@ from scipy.integrate import quad
 from scipy.stats import norm, yeojohnson
 from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import PredefinedSplit
 
 from twinned.estimators import power
 from twinned.estimators.gaussian_process import GPRegressor
@@ -83,10 +84,14 @@ def test_predictions_are_bounded(rows):
     assert far == pytest.approx([limits(y)[1], 0.0], abs=0.1)
 
 
+def folds_of(fold):
+    return list(PredefinedSplit(fold).split())
+
+
 def test_folds_are_fitted_without_their_rows(rows):
     X, y = rows
     fold, ridge = np.arange(60) % 4, RidgeCV(np.logspace(-3, 4, 5))
-    model = PowerRegressor(ridge).fit_with_folds(X, y, None, fold)
+    model = PowerRegressor(ridge).fit_with_folds(X, y, None, folds_of(fold))
     assert model.transform_ == "both"
     predictions, errors = [], np.empty(60)
     for number in range(4):
@@ -108,11 +113,11 @@ def test_folds_are_fitted_without_their_rows(rows):
 def test_transformation_with_the_lowest_error_is_chosen(rows, rng, monkeypatch):
     X, y = rows
     fold = np.arange(60) % 3
-    chosen = PowerRegressor(RidgeCV()).fit_with_folds(X, y, None, fold)
+    chosen = PowerRegressor(RidgeCV()).fit_with_folds(X, y, None, folds_of(fold))
     errors = {}
     for name in ("features", "target", "both"):
         monkeypatch.setattr(power, "_applicable", lambda X, y, name=name: [name])
-        alone = PowerRegressor(RidgeCV()).fit_with_folds(X, y, None, fold)
+        alone = PowerRegressor(RidgeCV()).fit_with_folds(X, y, None, folds_of(fold))
         errors[name] = np.mean((alone.out_of_fold_prediction_ - y) ** 2)
         if name == chosen.transform_:
             np.testing.assert_array_equal(alone.predict(X), chosen.predict(X))

@@ -204,7 +204,7 @@ def set_first(value):
         (lambda a: a[:-1], "_spread_weights"),
         (lambda a: -a, "_spread_weights"),
         (lambda a: a[:-1], "out_of_fold_prediction_"),
-        (set_first(np.nan), "out_of_fold_prediction_"),
+        (set_first(np.inf), "out_of_fold_prediction_"),
         (lambda a: a.astype(int), "out_of_fold_prediction_"),
         (set_first(np.inf), "anchors_X_"),
         (lambda a: a[:, :-1].copy(), "anchors_X_"),

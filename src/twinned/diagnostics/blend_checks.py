@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
@@ -158,7 +157,8 @@ class BlendChecks:
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
-        self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
+        every_y, error = self.blend.anchors_y_, rmse(predicted, fitted_y)
+        self._add(noise_estimate(self.known.X, every_y, error, model=model))
         if self.transform.is_log or (self.known.y.min() > 0 and not self.data.censored.any()):
             self._check_logarithm()
         self._compare_catboost()
@@ -178,8 +178,13 @@ class BlendChecks:
         return f"{model}, logarithm" if self.transform.is_log else model
 
     def _in_units(self, predicted: Floats) -> Floats:
-        """Out-of-fold predictions of the known rows in units of y."""
-        return self.transform.invert_mean(predicted, self.transform.apply(self.known.y))
+        """Out-of-fold predictions of the held-out rows in units of y."""
+        return self.transform.invert_mean(predicted, self.transform.apply(self.held_out.y))
+
+    @property
+    def held_out(self) -> DiagnosedRows:
+        """Those of the known rows that a fold holds out."""
+        return self.known.take(self.out_of_fold.index.to_numpy())
 
     @property
     def _remaining(self) -> float:
@@ -217,8 +222,7 @@ class BlendChecks:
         blend, label = self.blend, self._title(name)
         member = next(member for member in blend.fitted_members_ if member.label == name)
         X, model = member.preparation.transform(blend.anchors_X_), clone(member.estimator)
-        folds = list(PredefinedSplit(blend.out_of_fold()["fold"]).split())
-        cv = CrossValidation(X, blend.anchors_y_, model, folds, self.known.codes, label)
+        cv = CrossValidation(X, blend.anchors_y_, model, blend.folds_, self.known.codes, label)
         with limit_threads(1):  # as in the fits of the blend
             self._add(check(cv.X, cv.y, cross_validation=cv))
 
@@ -226,7 +230,7 @@ class BlendChecks:
         """Fit a quick member to the logarithm, or to the target itself, on the same folds."""
         is_log, other = self.transform.is_log, TargetTransform(not self.transform.is_log)
         title = f"comparison with the {'target itself' if is_log else 'logarithm'}"
-        left, seconds, y = self._remaining, self._seconds, self.known.y
+        left, seconds, y = self._remaining, self._seconds, self.held_out.y
         # without power transformations, which need skewed values; that of the lowest error is first
         plain = (name for name in _without_networks(seconds) if POWER not in name)
         name = next((name for name in plain if 1.5 * seconds[name] + 2.0 <= left), None)
@@ -239,7 +243,7 @@ class BlendChecks:
         compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
         pair = (own, compared) if is_log else (compared, own)
         below = float((self.out_of_fold["lower"] < 0).mean())
-        result = logarithm_check(*pair, y, self.known.codes, name, below)
+        result = logarithm_check(*pair, y, self.held_out.codes, name, below)
         of_logarithm, plain = result.numbers["median"].values()
         if is_log or below or of_logarithm <= (1 - _LEAST_GAIN) * plain:
             self._add(result)

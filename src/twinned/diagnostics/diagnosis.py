@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator, clone
 
 from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
-from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
+from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
 from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
+from twinned.diagnostics.row_checks import compare_folds, find_optimistic_folds
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
@@ -53,8 +54,9 @@ class Diagnosis:
         Out-of-fold errors of all fitted members, of the recommended blend, of CatBoost where it is
         installed and there is time, and of the mean of y.
     out_of_fold : DataFrame
-        `y` and `prediction` of each row by the recommended model, with the `lower` and `upper` ends
-        of 90 % intervals, its `score` (see `AutoTwinRegressor.out_of_fold`) and its `fold`.
+        `y` and `prediction` of each held-out row by the recommended model, with the `lower` and
+        `upper` ends of 90 % intervals, its `score` (see `AutoTwinRegressor.out_of_fold`) and its
+        `fold`.
     findings : list of Finding
         What the data checks found; see `check_data`.
     checks : dict of str to CheckResult
@@ -202,23 +204,24 @@ def diagnose(
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
+    folds = [] if groups is None else [compare_folds(known.X, known.y, known.groups, blend.cv)]
     data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
-    twin, out_of_fold = checks.twin, checks.out_of_fold
+    twin, predicted = checks.twin, checks.out_of_fold["prediction"].to_numpy()
     return Diagnosis(
         model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
         code=python_code(twin, transform, **given),
         recommendation=checks.recommendation,
-        errors=summarize_errors(known.y, out_of_fold["prediction"].to_numpy()),
+        errors=summarize_errors(checks.held_out.y, predicted, fold_means(blend, known.y)),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
-        out_of_fold=out_of_fold,
-        findings=findings,
-        checks=checks.results,
+        out_of_fold=checks.out_of_fold,
+        findings=[*chain(*map(find_optimistic_folds, folds)), *findings],
+        checks={check.key: check for check in folds} | checks.results,
         relevance=twin.feature_relevance_,
         skipped={**blend.skipped_, **checks.skipped},
         X=known.X,

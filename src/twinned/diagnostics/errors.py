@@ -112,8 +112,8 @@ class ErrorSummary(NamedTuple):
         }
 
 
-def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:
-    """Return the errors of (n,) out-of-fold predictions.
+def summarize_errors(y: Floats, predicted: Floats, mean: Floats | None = None) -> ErrorSummary:
+    """Return the errors of (n,) out-of-fold predictions, and of (n,) means of other values.
 
     >>> y = np.array([1.0, 2.0, 3.0, 4.0])
     >>> errors = summarize_errors(y, y + [1.0, -1.0, 0.0, 0.0])
@@ -127,7 +127,7 @@ def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:
     r2_se = 2 * rmse * rmse_se / variance  # of the error, for this variance of y
     errors = [rmse, rmse_se, absolute.mean(), mae_se, *np.quantile(absolute, [0.5, 0.9, 1.0])]
     errors += [residual.mean(), bias_se, 1 - np.mean(residual**2) / variance, r2_se]
-    errors.append(rmse_and_error(predict_mean(y), y, None)[0])
+    errors.append(rmse_and_error(predict_mean(y) if mean is None else mean, y, None)[0])
     return ErrorSummary(*map(float, errors))
 
 
@@ -138,6 +138,18 @@ def predict_mean(y: Floats) -> Floats:
     array([4. , 3.5, 1.5])
     """
     return np.asarray((y.sum() - y) / (len(y) - 1))
+
+
+def fold_means(blend: AutoTwinRegressor, y: Floats) -> Floats:
+    """Return (held-out row,) the means of the other values, or of the training rows of folds.
+
+    `y` are values of all anchors. Where not all are held out, the mean of the training rows of a
+    fold is that of earlier rows, which the others do not know.
+    """
+    means, held_out = np.full(len(y), np.nan), blend.out_of_fold().index
+    for training, rows in blend.folds_:
+        means[rows] = y[training].mean()
+    return predict_mean(y) if len(held_out) == len(y) else means[held_out]
 
 
 def comparison_table(
@@ -171,7 +183,8 @@ def comparison_table(
         for name, mean, *more in fitted
     ]
     models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
-    models.append((MEAN, predict_mean(y), np.nan, 0.0, False))
+    mean = fold_means(blend, transform.invert(blend.anchors_y_))
+    models.append((MEAN, mean, np.nan, 0.0, False))
     rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
     board = pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)

@@ -14,17 +14,16 @@ from importlib.resources import files
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 from twinned.diagnostics.errors import Numbers
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.rows.folds import distinct_rows, row_folds
+from twinned.rows.folds import Folds, distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_table, validate_target
@@ -178,14 +177,21 @@ class _RidgeAndNeighbors(RegressorMixin, BaseEstimator):
 
 
 def quick_predictions(
-    table: CheckedTable, groups: Indices | None = None, *, trees: bool = False
+    table: CheckedTable,
+    groups: Indices | None = None,
+    *,
+    trees: bool = False,
+    folds: Folds | None = None,
 ) -> Floats:
     """(row,) out-of-fold predictions of a quick model; rows of one group are held out together.
 
-    The model is ridge regression with the residuals of the nearest rows, or extra trees.
+    The model is ridge regression with the residuals of the nearest rows, or extra trees. The result
+    is NaN for rows that given folds do not hold out.
     """
     most = min(_MAX_FEATURES, table.features.shape[1])
     extra_trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
     model = extra_trees if trees else _RidgeAndNeighbors()
-    folds = row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2)
-    return cross_val_predict(model, table.features, table.y, cv=folds)
+    predicted, X, y = np.full(table.n_rows, np.nan), table.features, table.y
+    for training, held_out in folds or row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2):
+        predicted[held_out] = clone(model).fit(X[training], y[training]).predict(X[held_out])
+    return predicted

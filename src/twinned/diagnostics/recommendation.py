@@ -10,12 +10,13 @@ import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from twinned.diagnostics.errors import Numbers, Ratio, format_percent, predict_mean, rmse_ratio
+from twinned.diagnostics.errors import Numbers, Ratio, fold_means, format_percent, rmse_ratio
 from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import POWER
 from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.rows.folds import ForwardFolds
 from twinned.rows.schema import Floats
 
 HELPS, HURTS, UNCLEAR, UNKNOWN = "helps", "does not help", "no clear difference", "unknown"
@@ -73,20 +74,21 @@ def choose_model(
     members, conclusion, reason, twins = recommend(blend, kind)
     twin = blend.select_members(members).set_params(verbose=0)
     table = twin.out_of_fold()
-    if failure := describe_failure(table["prediction"].to_numpy(), table["y"].to_numpy()):
+    predicted, y = table[["prediction", "y"]].to_numpy().T
+    if failure := describe_failure(predicted, y, fold_means(twin, twin.anchors_y_)):
         return Recommendation(members, NO_PREDICTION, failure, ""), twin
     if twin.local_power_:
         reason += " Near known cases have more weight, as their errors are alike."
     return Recommendation(members, conclusion, reason, twins), twin
 
 
-def describe_failure(predicted: Floats, y: Floats) -> str:
+def describe_failure(predicted: Floats, y: Floats, mean: Floats) -> str:
     """Return that (n,) out-of-fold predictions are no better than the mean; "" where they are.
 
     Their error must be clearly lower, by 1 % or more. A few large errors may dominate the mean
     square although most predictions are better; the rank correlation with y then shows it.
     """
-    ratio = rmse_ratio(predicted, predict_mean(y), y)
+    ratio = rmse_ratio(predicted, mean, y)
     is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN
     if is_lower or rank_correlation(predicted, y) * math.sqrt(len(y)) > _CLEAR:
         return ""
@@ -192,6 +194,7 @@ def python_code(model: AutoTwinRegressor, transform: TargetTransform, **argument
     Those that are not None are used: groups, y_lower, y_upper and y_std.
     """
     names, made = ["AutoTwinRegressor"], describe_estimator(model)
+    names += ["ForwardFolds"] if isinstance(model.cv, ForwardFolds) else []
     if transform.is_log:
         names, made = [*names, "LogTargetRegressor"], f"LogTargetRegressor({made})"
     given = [f"{name}={name}" for name, value in arguments.items() if value is not None]

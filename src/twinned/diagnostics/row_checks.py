@@ -11,13 +11,22 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice, pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, rankdata, zscore
 
-from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
-from twinned.rows.folds import distinct_rows
+from twinned.diagnostics.twin_checks import CheckResult
+from twinned.rows.folds import (
+    Folds,
+    ForwardFolds,
+    count_earlier,
+    distinct_rows,
+    encode_groups,
+    row_folds,
+)
 from twinned.rows.formatting import format_interval, format_significant
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
@@ -42,6 +51,9 @@ _LEAST_STEPS, _NEARLY_ALL = 5, 0.95  # of a sorted column, and share of steps
 _TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
 _MAX_GROUP_ROWS = 12  # mean number of rows of a value of an identifier
 _ERRORS = "rmse_random_folds", "rmse_held_out_together"
+# Of the comparison with random folds: draws of them, rows, blocks of rows in time whose errors may
+# be alike, and the ratio of errors from which random folds are too optimistic.
+_N_FOLDS, _N_DRAWS, _MAX_COMPARED, _TIME_BLOCKS, _OPTIMISTIC = 5, 5, 2000, 40, 1.05
 _GROUP_ADVICE = (
     "If new rows will come from new groups, name the group of each row with --group (groups in "
     "Python); otherwise the errors reported here are too low for them."
@@ -118,8 +130,8 @@ def check_time_order(columns: Mapping[str, Floats]) -> Iterator[Finding]:
             "TW105",
             f"The rows are in the order of {name!r}, but are held out at random, so that training "
             "rows are before and after each of them.",
-            "To predict later rows, fit the earlier ones and test on the others, or name periods, "
-            "such as months, with --group (groups in Python); else errors may be too low.",
+            f"To predict later rows, use --time-column {name!r} (groups and cv=ForwardFolds() in "
+            "Python); else errors may be too low.",
             {"column": name},
         )
 
@@ -129,6 +141,65 @@ def is_sorted(values: Floats, share: float = 1.0) -> bool:
     steps = np.diff(values[~np.isnan(values)])
     increases = steps[steps != 0] > 0
     return len(increases) >= _LEAST_STEPS and max(increases.mean(), 1 - increases.mean()) >= share
+
+
+# --- given groups and times -----------------------------------------------------------------------
+
+
+def compare_folds(X: ArrayLike, y: Floats, groups: object, cv: object = None) -> CheckResult:
+    """Compare the error of a quick model with groups or later rows held out, and with random rows.
+
+    `groups` (n,) are times where `cv` is `ForwardFolds`. Random folds hold out the same rows, and
+    have as many training rows. The model is the quick one with the lower error by random folds.
+    """
+    table, labels = CheckedTable.encode(X, y), np.asarray(groups)
+    if table.n_rows > _MAX_COMPARED:
+        rows = np.sort(np.random.RandomState(0).permutation(table.n_rows)[:_MAX_COMPARED])
+        table, labels = table.take(rows), labels[rows]
+    kind, units = "whole groups", encode_groups(labels, table.n_rows)
+    if isinstance(cv, ForwardFolds):
+        kind, units = "later rows", count_earlier(labels) * _TIME_BLOCKS // table.n_rows
+        folds = list(cv.split(labels, groups=labels))
+    else:
+        folds = row_folds(table.n_rows, _N_FOLDS, 0, units, min_rows=2)
+    rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
+    drawn = [random_folds_like(folds, table.n_rows, seed) for seed in range(_N_DRAWS)]
+    known, units, errors = table.y[rows], units[rows], []
+    for trees in (False, True):
+        random = [quick_predictions(table, trees=trees, folds=own)[rows] for own in drawn]
+        errors.append((float(np.median([rmse(own, known) for own in random])), trees, random))
+    random_error, trees, random = min(errors, key=lambda own: own[0])
+    predicted = quick_predictions(table, trees=trees, folds=folds)[rows]
+    # errors also depend on the training rows: the interval covers those of all draws
+    values, lows, highs = np.transpose([rmse_ratio(predicted, own, known, units) for own in random])
+    ratio = Ratio(float(np.median(values)), float(lows.min()), float(highs.max()))
+    is_higher = ratio.low > 1 and ratio.value >= _OPTIMISTIC
+    rmses = {kind: rmse(predicted, known), "random rows": random_error}
+    error, of_random = map(format_significant, rmses.values())
+    answer = "Yes" if is_higher else "Not clearly"
+    summary = f"{answer}. The error of a quick model is {error} with {kind} held out, {ratio} "
+    summary += f"times the {of_random} with random rows held out and as many training rows."
+    numbers = {"rmse": rmses, "ratio": ratio.value, "interval": ratio.interval}
+    numbers["too_optimistic"] = is_higher
+    return CheckResult("folds", "Are random folds too optimistic?", summary, numbers, shown=rmses)
+
+
+def random_folds_like(folds: Folds, n: int, seed: int) -> Folds:
+    """Random folds of n rows that hold out the same rows and have as many training rows."""
+    rng, sizes = np.random.RandomState(seed), [len(held_out) for _, held_out in folds]
+    rows = rng.permutation(np.concatenate([held_out for _, held_out in folds]))
+    parts = np.split(rows, np.cumsum(sizes)[:-1])
+    others = [rng.permutation(np.setdiff1d(np.arange(n), part)) for part in parts]
+    both = zip(folds, others, parts, strict=True)
+    return [(other[: len(training)], part) for (training, _), other, part in both]
+
+
+def find_optimistic_folds(check: CheckResult) -> Iterator[Finding]:
+    """Find that random folds are too optimistic."""
+    kind, _ = check.numbers["rmse"]
+    advice = f"Use the errors and intervals reported here, which are those of {kind}."
+    if check.numbers["too_optimistic"]:
+        yield Finding("TW106", check.summary.removeprefix("Yes. "), advice, check.numbers)
 
 
 # --- groups of similar rows -----------------------------------------------------------------------

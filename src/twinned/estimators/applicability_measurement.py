@@ -141,15 +141,16 @@ def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -
 def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> HeldOut:
     """The rows of random folds, classified each without itself or its group."""
     if crossed is None:
-        table = twin.out_of_fold()
+        table = twin.out_of_fold().reindex(range(len(twin.anchors_y_)))
         errors = (table["y"] - table["prediction"]).to_numpy()
         scores = table["score"].to_numpy()
     else:
         errors, scores = crossed.out_of_fold()
     domain, (low, high) = twin.fitted_.anchors.domain, stored_calibration(twin).ends(confidence)
-    rows = domain.known_rows
+    held_out = np.isfinite(errors[domain.known_rows])
+    rows = domain.known_rows[held_out]
     covered = (low <= scores[rows]) & (scores[rows] <= high)
-    return domain.classify_known(), np.abs(errors[rows]), covered
+    return domain.classify_known()[held_out], np.abs(errors[rows]), covered
 
 
 def _extreme_rows(twin, crossed, X, y, held_out, confidence):

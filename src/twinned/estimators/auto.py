@@ -24,7 +24,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.plan import MemberFits, MemberResult
-from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
+from twinned.estimators.blending.rows import BlendRows, blend_rows, warn_of_unknown_features
 from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
@@ -44,6 +44,7 @@ from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.batches import BatchOffsets
+from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
@@ -91,9 +92,11 @@ class AutoTwinRegressor(BaseTwin):
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
-        Folds, in which each row must be held out once. An integer is that many random folds, None
-        is 5, or 10 with fewer than 500 rows (1,000 with `effort="thorough"`); rows with equal
-        features are in the same one.
+        Folds, in which each row must be held out at most once. An integer is that many random
+        folds, None is 5, or 10 with fewer than 500 rows (1,000 with `effort="thorough"`); rows with
+        equal features are in the same one. With a splitter that does not hold out every row, such
+        as `ForwardFolds()` or `TimeSeriesSplit()`, weights, errors and intervals are those of the
+        held-out rows.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None
@@ -128,7 +131,9 @@ class AutoTwinRegressor(BaseTwin):
     members_ : dict
         The fitted estimators by name.
     out_of_fold_prediction_ : ndarray of shape (n_anchors,)
-        Out-of-fold predictions of the blend, with weights fitted to other rows.
+        Out-of-fold predictions of the blend, with weights fitted to other rows; NaN for rows that
+        no fold holds out. The estimates from these anchors are the prediction itself, as of an
+        anchor of mean error.
     replicate_correlation_ : float
         Correlation of the out-of-fold errors of rows with equal features. Predictions of rows that
         equal training rows are moved towards their known values as far as this suggests. It is 0
@@ -218,7 +223,7 @@ class AutoTwinRegressor(BaseTwin):
             Weights of the rows, for all members that support them and for the blend.
         groups : array of shape (n_samples,), default=None
             Groups of rows that are held out together, so that errors, intervals and applicability
-            are those of rows of new groups.
+            are those of rows of new groups. With `cv=ForwardFolds()`, they are times.
         y_lower, y_upper : arrays of shape (n_samples,), default=None
             Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. Networks are trained
             with the bounds, the other members with imputed values. Errors and intervals are those
@@ -289,7 +294,7 @@ class AutoTwinRegressor(BaseTwin):
         """
         rows = blend_rows(weigh_by_error(data), self.cv, self.effort, seed)
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-        warn_of_unknown_features(rows.known, names, stacklevel=4)
+        warn_of_unknown_features(rows.rows.take(rows.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
             results = self.fit_members(self.check_parameters(), rows.rows, seed, start)
             self._set_blend(FitRecord(results, rows, seed, offsets))
@@ -306,7 +311,7 @@ class AutoTwinRegressor(BaseTwin):
     ) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         shared = blend_rows(data, self.cv, self.effort, seed)
-        rows = replace(shared.anchors, fold=shared.anchor_folds)
+        rows = shared.anchors  # with their folds
         self.targets_ = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
@@ -344,8 +349,9 @@ class AutoTwinRegressor(BaseTwin):
 
         def report(result: MemberResult) -> None:
             if self.verbose:
-                known = rows.take(rows.known)
-                rmse, _ = rmse_and_error(result.prediction[rows.known], known.y, known.weight)
+                known = np.flatnonzero(rows.held_out & ~rows.censored)
+                own = rows.take(known)
+                rmse, _ = rmse_and_error(result.prediction[known], own.y, own.weight)
                 seconds = f"fitted in {result.fit_seconds:.1f} s"
                 _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 
@@ -365,13 +371,14 @@ class AutoTwinRegressor(BaseTwin):
         self._record = record
         results, rows, seed = record.results, record.rows, record.seed % 2**16
         self.__dict__.pop("_batches", None)
-        known, merged_into, anchors = rows.known, rows.merged_into, rows.anchors
-        every = np.column_stack([result.prediction for result in results])
+        known, anchors, held_out = rows.known, rows.anchors, rows.anchors.held_out
+        every = np.column_stack([result.prediction[rows.rows.held_out] for result in results])
         predictions = every[: len(known)]
         blend = blend_members(every, rows, seed)
         self.members_ = {result.member.label: result.member.estimator for result in results}
         self._preparations = [result.member.preparation for result in results]
-        self._anchor_predictions = predictions[merged_into]
+        parts = rows.of_anchors(predictions), anchors.y, anchors.weight
+        self._anchor_predictions = complete_predictions(*parts)
         self._spread_weights = spread_weights(predictions, known, blend.weights)
         self.member_weights_ = blend.weights
         self.blend_: dict[str, Any] = {
@@ -380,32 +387,31 @@ class AutoTwinRegressor(BaseTwin):
             "nested_rmse": blend.nested_rmse,
         }
         self.plan_ = [result.spec.entry for result in results]
-        self.out_of_fold_prediction_ = blend.nested_prediction[merged_into]
+        nested, own = rows.of_anchors(blend.nested_prediction), anchors.take(held_out)
         self.replicate_correlation_ = replicate_correlation(
-            np.column_stack([anchors.matrix, rows.anchor_folds.astype(float)]),
-            anchors.y - self.out_of_fold_prediction_,
-            anchors.weight,
+            np.column_stack([own.matrix, np.asarray(own.fold, dtype=float)]),
+            own.y - nested[held_out],
+            own.weight,
         )
         self._store_rows(rows.rows, anchors)
-        self.set_out_of_fold(self._anchor_predictions @ blend.weights, rows.anchor_folds)
+        self.set_out_of_fold(self._anchor_predictions @ blend.weights, anchors.folds)
         if self.local_power_:
-            local = LocalErrors(self._anchors, np.asarray(self.anchor_errors_), rows.anchor_folds)
-            nested = self.out_of_fold_prediction_ + local.predict(self.local_power_)
-            self.out_of_fold_prediction_ = nested
-            self.blend_["rmse"], _ = rmse_and_error(nested, anchors.y, anchors.weight)
+            local = LocalErrors(self._anchors, np.asarray(self.anchor_errors_), anchors.folds)
+            nested = nested + local.predict(self.local_power_)
+            self.blend_["rmse"], _ = rmse_and_error(nested[held_out], own.y, own.weight)
+        self.out_of_fold_prediction_ = nested
         if record.offsets is not None:
-            known = self._set_batches(*record.offsets, known, merged_into)
+            known = self._set_batches(*record.offsets, rows)
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
 
-    def _set_batches(
-        self, first: BatchOffsets, codes: Indices, known: TrainingRows, merged_into: Indices
-    ) -> TrainingRows:
+    def _set_batches(self, first: BatchOffsets, codes: Indices, rows: BlendRows) -> TrainingRows:
         """Set offsets and errors of batches; the known rows with y by the offsets without them.
 
         The offset of a row is then estimated from the other rows of its batch, so that errors are
         those of new rows.
         """
+        held_out, known = rows.anchors.held_out, rows.known
         self.set_offsets(first, codes, self.out_of_fold_prediction_)
         fitted, weight = self.fitted_, self.anchor_weights_
         batches, codes = fitted.batches, codes[self.anchor_rows_]
@@ -414,14 +420,16 @@ class AutoTwinRegressor(BaseTwin):
         residual = y - self.out_of_fold_prediction_
         own, widening = batches.without_own(residual, codes, weight)
         self._record = self._record._replace(widening=widening)
+        weight = None if weight is None else weight[held_out]
+        means = {"known": own, "new": np.full(len(y), batches.center)}
         self.batch_errors_ = {
-            "known": rmse_and_error(own, residual, weight)[0],
-            "new": rmse_and_error(np.full(len(y), batches.center), residual, weight)[0],
+            name: rmse_and_error(mean[held_out], residual[held_out], weight)[0]
+            for name, mean in means.items()
         }
         self.out_of_fold_prediction_ = self.anchors_y_ - residual + own
         self.blend_["rmse"] = self.batch_errors_["known"]
         known_y = known.y.copy()
-        known_y[merged_into] = y - own
+        known_y[rows.known_of_anchors[held_out]] = (y - own)[held_out]
         return replace(known, y=known_y)
 
     def _calibrate(self) -> None:
@@ -431,13 +439,13 @@ class AutoTwinRegressor(BaseTwin):
             mean = self.anchors_y_ - (self.anchors_y_ - mean) / widening
         members = self._anchor_predictions
         spread = spread_around(members @ self.member_weights_, members, self._spread_weights)
-        in_fold = [rows.anchor_folds == number for number in range(rows.rows.n_folds)]
+        folds = rows.anchors.folds
         calibrated = CrossCalibrated(
-            [self] * len(in_fold),
+            [self] * len(folds),
             self,
             self.anchors_X_,
             self.anchors_y_,
-            [(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in in_fold],
+            folds,
             random_state=self._record.seed,
             predicted=(mean, spread),
             y_std=rows.anchors.y_std,
@@ -472,17 +480,25 @@ class AutoTwinRegressor(BaseTwin):
         Returns
         -------
         DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
-        error scale of the intervals, `fold`, and one for each member.
+        error scale of the intervals, `fold`, and one for each member. The index has the numbers of
+        the anchors; those that no fold holds out are not there.
         """
         results, rows, *_, scores = self._fit_record()
+        held_out = np.flatnonzero(rows.anchors.held_out)
+        own, merged_into = rows.anchors.take(held_out), rows.merged_into[held_out]
         columns = {
-            "y": rows.anchors.y,
-            "prediction": self.out_of_fold_prediction_,
+            "y": own.y,
+            "prediction": self.out_of_fold_prediction_[held_out],
             "score": np.nan if scores is None else scores,
-            "fold": rows.anchor_folds,
+            "fold": own.fold,
         }
-        members = {result.spec.label: result.prediction[rows.merged_into] for result in results}
-        return pd.DataFrame(columns | members)
+        members = {result.spec.label: result.prediction[merged_into] for result in results}
+        return pd.DataFrame(columns | members, index=held_out)
+
+    @property
+    def folds_(self) -> Folds:
+        """(training rows, held-out rows) of each fold, numbers of anchors; as `out_of_fold`."""
+        return self._fit_record().rows.anchors.folds
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.

@@ -35,6 +35,7 @@ from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
+from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
 from twinned.rows.training import TrainingRows
@@ -724,17 +725,18 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         """Store a calibration, and learn the metric now, as intervals need it."""
         self.intervals_, self._learned_metric = intervals, tuple(self._anchors.metric)
 
-    def set_out_of_fold(self, predicted: Floats, fold: Indices | None = None) -> None:
+    def set_out_of_fold(self, predicted: Floats, folds: Folds | None = None) -> None:
         """Set the errors of (anchor, …) out-of-fold predictions, and select local weights.
 
-        `fold` (anchor,) are the folds. Without them, the weights are equal and predictions are not
-        changed, as where models of folds err differently from the final one.
+        Predictions are NaN for anchors that no fold holds out; their error is then the mean, 0.
+        Without `folds` of the anchors, the weights are equal and predictions are not changed, as
+        where models of folds err differently from the final one.
         """
         anchors = self._anchors
-        errors = anchors.y - predicted
+        errors = anchors.y - complete_predictions(predicted, anchors.y, anchors.weights)
         self.anchor_errors_ = errors - np.average(errors, axis=0, weights=anchors.weights)
-        if fold is not None:
-            self.local_power_ = LocalErrors(anchors, self.anchor_errors_, fold).best_power()
+        if folds is not None:
+            self.local_power_ = LocalErrors(anchors, self.anchor_errors_, folds).best_power()
 
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""

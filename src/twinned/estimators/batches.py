@@ -14,6 +14,7 @@ from twinned.estimators.several_targets import per_target
 from twinned.fitted.twin import Anchors, Queries
 from twinned.models.batches import estimate_offsets
 from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
+from twinned.rows.folds import complete_predictions
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 
@@ -123,8 +124,12 @@ class BatchMethods:
         codes, anchors = codes[self.anchor_rows_], self._anchors
         batches, before = first, first.offsets[codes]
         if predicted is not None:
-            residual = anchors.y + before - predicted
-            parts = residual, codes, anchors.weights, self.shrinks_offsets
+            residual = anchors.y + before - complete_predictions(predicted, anchors.y, None)
+            held_out = ~np.isnan(predicted)
+            # of a batch without held-out rows, the first offset
+            weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
+            weight = weight if anchors.weights is None else weight * anchors.weights
+            parts = residual, codes, weight, self.shrinks_offsets
             batches = BatchOffsets.estimate(first.names, *parts)
             # relative to the first ones, so that predictions are not changed as a whole
             shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)

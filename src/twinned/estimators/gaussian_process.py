@@ -6,11 +6,11 @@ from typing import Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from twinned.models.gaussian_process import fit_gaussian_process
+from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_bool, restore_on_failure
 
@@ -87,24 +87,22 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def fit_with_folds(
-        self, X: Floats, y: Floats, sample_weight: Floats | None, fold_of_row: Indices
+        self, X: Floats, y: Floats, sample_weight: Floats | None, folds: Folds
     ) -> Self:
-        """Fit, with out-of-fold predictions for the given fold of each row.
+        """Fit, with out-of-fold predictions by given folds; NaN where none holds out a row.
 
         The hyperparameters of each fold are chosen without its rows. Their search starts at those
         of all rows, so that it does not end in another local optimum.
         """
         self.fit(X, y, sample_weight)
-        prediction = np.empty(y.shape)
+        prediction = np.full(y.shape, np.nan)
 
-        def predict(held_out: NDArray[np.bool_]) -> None:
-            weight = None if sample_weight is None else sample_weight[~held_out]
-            model = clone(self).fit(X[~held_out], y[~held_out], weight, self.process_)
+        def predict(training: Indices, held_out: Indices) -> None:
+            weight = None if sample_weight is None else sample_weight[training]
+            model = clone(self).fit(X[training], y[training], weight, self.process_)
             prediction[held_out] = model.predict(X[held_out])
 
-        Parallel(require="sharedmem")(
-            delayed(predict)(fold_of_row == fold) for fold in np.unique(fold_of_row)
-        )
+        Parallel(require="sharedmem")(delayed(predict)(*fold) for fold in folds)
         self.out_of_fold_prediction_ = prediction
         return self
 

@@ -72,9 +72,9 @@ class BaseNeural(BaseEstimator):
         """
         return self._fit_problem(X, y, sample_weight, X_val, y_val, y_lower, y_upper)
 
-    def fit_with_folds(self, X, y, sample_weight, fold_of_row, **bounds):
-        """Fit with the fold of each row given, for comparable out-of-fold predictions."""
-        return self._fit_problem(X, y, sample_weight, fold_of_row=fold_of_row, **bounds)
+    def fit_with_folds(self, X, y, sample_weight, folds, **bounds):
+        """Fit with given folds, for comparable out-of-fold predictions."""
+        return self._fit_problem(X, y, sample_weight, folds=folds, **bounds)
 
     def _fit_problem(self, *data, **options):
         with restore_on_failure(self), limit_threads(self.n_jobs):

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from twinned.estimators.gaussian_process import GPRegressor
-from twinned.rows.folds import draw_folds
+from twinned.rows.folds import Folds, row_folds
 from twinned.rows.scaling import PowerScaling, skewed_columns
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats
 from twinned.rows.validation import restore_on_failure
 
 _FOLDS = 5
@@ -92,13 +92,13 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         """
         if len(y) < 2:
             raise ValueError(f"PowerRegressor needs at least 2 rows, not {len(y)}.")
-        fold_of_row = draw_folds(len(y), min(_FOLDS, len(y)), 0, None)
-        return self.fit_with_folds(X, y, sample_weight, fold_of_row)
+        folds = row_folds(len(y), min(_FOLDS, len(y)), 0)
+        return self.fit_with_folds(X, y, sample_weight, folds)
 
     def fit_with_folds(
-        self, X: Floats, y: Floats, sample_weight: Floats | None, fold_of_row: Indices
+        self, X: Floats, y: Floats, sample_weight: Floats | None, folds: Folds
     ) -> Self:
-        """Fit, with out-of-fold predictions for the given fold of each row.
+        """Fit, with out-of-fold predictions by given folds; NaN where none holds out a row.
 
         The transformations of a fold are fitted without its rows. Of many rows, a random subset
         chooses between features, target and both.
@@ -106,10 +106,12 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         with restore_on_failure(self):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-            rows: list[Any] = [X, y, weight, fold_of_row]
+            rows: list[Any] = [X, y, weight, folds]
             many = len(y) > CHOICE_ROWS
             few = np.random.RandomState(0).permutation(len(y))[:CHOICE_ROWS]
-            subset = [part[few] for part in rows] if many else rows
+            among = [tuple(np.flatnonzero(np.isin(few, part)) for part in fold) for fold in folds]
+            among = [fold for fold in among if all(map(len, fold))]
+            subset = [X[few], y[few], weight[few], among] if many else rows
             fits = {name: self._cross_fit(name, *subset) for name in _applicable(X, y)}
             self.transform_ = min(fits, key=lambda name: fits[name][2])
             best = self._cross_fit(self.transform_, *rows) if many else fits[self.transform_]
@@ -117,7 +119,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _cross_fit(
-        self, transform: str, X: Floats, y: Floats, weight: Floats, fold_of_row: Indices
+        self, transform: str, X: Floats, y: Floats, weight: Floats, folds: Folds
     ) -> tuple[TransformedModel, Floats, float]:
         """The model of all rows, (row,) out-of-fold predictions and their error.
 
@@ -125,17 +127,16 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         depend on the rows that are predicted.
         """
         model = self._fit_rows(transform, X, y, weight)
-        folds = [fold_of_row == fold for fold in np.unique(fold_of_row)]
         models = Parallel(require="sharedmem")(
-            delayed(self._fit_rows)(transform, X[~f], y[~f], weight[~f], model) for f in folds
+            delayed(self._fit_rows)(transform, X[t], y[t], weight[t], model) for t, _ in folds
         )
-        scaled, errors, prediction = np.empty((3, len(y)))
-        for fold, other in zip(folds, models, strict=True):
-            scaled[fold] = other.scaled_prediction(X[fold])
-            errors[fold] = scaled[fold] - other.target.transform(y[fold, None])[:, 0]
-        for fold, other in zip(folds, models, strict=True):
-            error = _root_mean_square(errors[~fold], weight[~fold])
-            prediction[fold] = replace(other, error=error).mean(scaled[fold])
+        scaled, errors, prediction = np.full((3, len(y)), np.nan)
+        for (_, rows), other in zip(folds, models, strict=True):
+            scaled[rows] = other.scaled_prediction(X[rows])
+            errors[rows] = scaled[rows] - other.target.transform(y[rows, None])[:, 0]
+        for (_, rows), other in zip(folds, models, strict=True):
+            error = _root_mean_square(np.delete(errors, rows), np.delete(weight, rows))
+            prediction[rows] = replace(other, error=error).mean(scaled[rows])
         model = replace(model, error=_root_mean_square(errors, weight))
         return model, prediction, _root_mean_square(prediction - y, weight)
 
@@ -168,4 +169,5 @@ def _applicable(X: Floats, y: Floats) -> list[str]:
 
 
 def _root_mean_square(errors: Floats, weight: Floats) -> float:
-    return float(np.sqrt(np.average(errors**2, weights=weight)))
+    known = ~np.isnan(errors)  # NaN where no fold holds out a row
+    return float(np.sqrt(np.average(errors[known] ** 2, weights=weight[known])))

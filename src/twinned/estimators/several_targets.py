@@ -75,8 +75,9 @@ def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:
     """
     scores = np.full((n_rows, len(targets)), np.nan)
     for j, target in enumerate(targets):
-        level = target.calibration_.distribution.cdf(target.out_of_fold()["score"].to_numpy())
-        scores[target.anchor_rows_, j] = np.abs(2.0 * level - 1.0)
+        own = target.out_of_fold()["score"]
+        level = target.calibration_.distribution.cdf(own.to_numpy())
+        scores[target.anchor_rows_[own.index], j] = np.abs(2.0 * level - 1.0)
     largest = scores.max(axis=1)
     return np.sort(largest[~np.isnan(largest)])
 

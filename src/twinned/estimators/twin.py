@@ -295,7 +295,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
             if with_folds and self.cv is not None:
                 given = given_folds(self.cv, data.matrix, data.targets, data.groups)
-                data = replace(data, fold=given)
+                data = data.with_folds(given)
             if data.weight is not None:
                 data = data.of_positive_weight()
                 data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
@@ -362,20 +362,23 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fold = self._draw_folds(rows)
         if fold is None:
             return
+        rows, of_data = replace(rows, fold=fold), np.full(len(data), -1)
+        of_data[data.known] = fold  # no fold holds out censored rows
+        data = replace(data, fold=of_data)
         counts = N_NEAREST if self.anchors == "auto" else ()
-        predicted = np.empty((1 + len(counts), *self.anchors_y_.shape))
-        for number in np.unique(fold):
+        predicted = np.full((1 + len(counts), *self.anchors_y_.shape), np.nan)
+        for number in np.unique(fold[fold >= 0]):
             twin, held_out = copy.copy(self), fold == number
-            training = np.delete(np.arange(len(data)), data.known[held_out])
             with ignore_table_warnings():
-                twin._fit_rows(data.take(training), pair_share=_FOLD_PAIR_SHARE)
+                twin._fit_rows(data.without(number), pair_share=_FOLD_PAIR_SHARE)
                 fitted = twin.fitted_
                 queries = fitted.queries(rows.matrix[held_out])
                 near = [as_anchor_strategy("auto", min(n, len(fitted.anchors))) for n in counts]
                 each = [fitted, *(replace(fitted, anchor_strategy=own) for own in near)]
                 predicted[:, held_out] = [fitted.squeeze(own.predict(queries)[0]) for own in each]
-        self.set_out_of_fold(predicted[0], fold)
-        local = LocalErrors(self._anchors, self.anchors_y_ - predicted[0], fold)
+        self.set_out_of_fold(predicted[0], rows.folds)
+        errors = np.nan_to_num(self.anchors_y_ - predicted[0])
+        local = LocalErrors(self._anchors, errors, rows.folds)
         if counts and (best := local.best_nearest(self.local_power_, predicted[1:])):
             self.n_nearest_anchors_, self.local_power_ = best, 0.0
 

@@ -164,7 +164,7 @@ def cross_conformal(
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
-    folds = list(check_cv(cv).split(X, values, codes))
+    folds = list(check_cv(cv).split(X, values, groups))
     held_out = np.concatenate([rows for _, rows in folds])
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
@@ -275,13 +275,13 @@ def _predict_held_out(models, final, X, y, folds):
     Where `final` is a twin with local weights, which twins of folds do not have, the out-of-fold
     errors of the rows of other folds are added by these weights.
     """
-    mean, std, fold = np.full((3, len(y)), np.nan)
-    for number, (model, (_, rows)) in enumerate(zip(models, folds, strict=True)):
+    mean, std = np.full((2, len(y)), np.nan)
+    for model, (_, rows) in zip(models, folds, strict=True):
         mean[rows], std[rows] = predict_with_std(model, safe_indexing(X, rows))
-        fold[rows] = number
     power, *others = [getattr(model, "local_power_", 0.0) for model in (final, *models)]
-    if power and not any(others) and len(final.anchors_y_) == np.isfinite(fold).sum():
-        mean += LocalErrors(final.fitted_.anchors, y - mean, fold).predict(power)
+    if power and not any(others) and len(final.anchors_y_) == len(y):
+        errors = np.nan_to_num(y - mean)  # 0 where no fold holds out a row
+        mean += LocalErrors(final.fitted_.anchors, errors, folds).predict(power)
     return mean, std
 
 

@@ -42,6 +42,7 @@ from twinned.pairing.differences import (
     loop_sum,
 )
 from twinned.rows.batches import BatchOffsets
+from twinned.rows.folds import Folds
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
@@ -177,13 +178,18 @@ class Anchors:
 class LocalErrors:
     """Out-of-fold errors of the anchors, and how well those of other anchors predict them.
 
-    Anchors of the same fold are not used: their errors are those of the same model, and alike also
-    where the model that is fitted to all rows does not err so.
+    Only the training rows of the fold of an anchor are used: errors of the same fold are those of
+    the same model, and alike also where the model that is fitted to all rows does not err so.
     """
 
     anchors: Anchors
     errors: Floats  # (anchor,) or (anchor, output)
-    fold: Indices  # (anchor,)
+    folds: Folds  # of the anchors
+
+    @cached_property
+    def held_out(self) -> Indices:
+        """The anchors that a fold holds out."""
+        return np.sort(np.concatenate([held_out for _, held_out in self.folds]))
 
     @cached_property
     def scaled(self) -> Floats:
@@ -191,12 +197,17 @@ class LocalErrors:
         return self.anchors.metric.in_length_scales(self.anchors.features)
 
     def shares(self, power: float, rows: Indices) -> Floats:
-        """(row, anchor) weights of `GPWeights` at these anchors, which sum to one."""
+        """(row, anchor) weights of `GPWeights` at these anchors, which sum to one.
+
+        They are 0 for an anchor that no fold holds out.
+        """
         noise, weight = self.anchors.metric.noise, self.anchors.weights
         weights = GPWeights(power).weigh(distance_matrix(self.scaled[rows], self.scaled), noise)
-        weights = weights * (self.fold[rows][:, None] != self.fold)
-        weights = weights if weight is None else weights * weight
-        return weights / weights.sum(axis=1, keepdims=True)
+        is_used = np.zeros(weights.shape, dtype=bool)
+        for training, held_out in self.folds:
+            is_used[np.ix_(np.isin(rows, held_out), training)] = True
+        weights = weights * is_used * (1.0 if weight is None else weight)
+        return weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
 
     def predict(self, power: float, rows: Indices | None = None) -> Floats:
         """(row,) or (row, output): weighted means of the errors, at all or these anchors."""
@@ -206,8 +217,8 @@ class LocalErrors:
 
     def best_power(self) -> float:
         """The power of the weights that predict the errors clearly best; 0 for equal ones."""
-        n_rows, weight = len(self.errors), self.anchors.weights
-        rows = np.random.RandomState(0).permutation(n_rows)[:_MAX_COMPARED]
+        weight = self.anchors.weights
+        rows = np.random.RandomState(0).permutation(self.held_out)[:_MAX_COMPARED]
         remaining = [self.errors[rows] - self.predict(power, rows) for power in _POWERS]
         weight = None if weight is None else weight[rows]
         return _POWERS[clearly_lowest(remaining, self.scaled[rows], weight)]
@@ -218,8 +229,10 @@ class LocalErrors:
         `nearest` (number, anchor, …) are those of `N_NEAREST`. None is all anchors, with weights of
         a power.
         """
-        errors = [self.errors - self.predict(power), *(self.anchors.y - each for each in nearest)]
-        best = clearly_lowest(errors, self.anchors.X, self.anchors.weights)
+        rows, known = self.held_out, self.anchors.take(self.held_out)
+        errors = [self.errors[rows] - self.predict(power, rows)]
+        errors += [known.y - each[rows] for each in nearest]
+        best = clearly_lowest(errors, known.X, known.weights)
         return (None, *N_NEAREST)[best]
 
 

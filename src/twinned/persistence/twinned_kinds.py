@@ -145,7 +145,7 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         return
     members, table = state["members_"], _build_table(state["_schema"], at)
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
-    at.bind("score", at.sizes["row"])
+    at.bind("score", int(np.isfinite(state["out_of_fold_prediction_"]).sum()))
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
     preparations = []

@@ -7,6 +7,7 @@ Estimators are *parts* with their fitted state, or parameters without one.
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -98,7 +99,7 @@ def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
         return {"ufunc": value.__name__}
     if isinstance(value, type | np.dtype) and np.dtype(value).name in _DTYPES:
         return {"dtype": np.dtype(value).name}
-    if isinstance(value, BaseEstimator) and find_class(type(value).__name__) is type(value):
+    if find_class(type(value).__name__) is type(value):  # an estimator, a splitter or a strategy
         return {"part" if fitted else "estimator": _encode_estimator(value, at, fitted)}
     if isinstance(value, np.random.RandomState | np.random.Generator):
         raise TypeError(f"{at.label} is a random generator; set it to an integer before saving")
@@ -178,7 +179,7 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode_value(params, at / "params", fitted=False)
     at.ensure(isinstance(values, dict), "has no parameters")
-    unknown = ", ".join(sorted(set(values) - set(cls._get_param_names())))
+    unknown = ", ".join(sorted(set(values) - set(inspect.signature(cls).parameters)))
     at.ensure(not unknown, f"has {unknown:.60}, which {name} does not have here; {FIT_AGAIN}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:

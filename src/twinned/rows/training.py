@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
-from twinned.rows.folds import encode_groups
+from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import (
@@ -98,7 +98,7 @@ class TrainingRows:
     weight: Floats | None = None  # (row,)
     bounds: TargetBounds | None = None  # (row,), where values are censored
     groups: NDArray[Any] | None = None  # (row,)
-    fold: Indices | None = None  # (row,): the fold that holds out each row
+    fold: Indices | None = None  # (row,): the fold that holds out each row; −1 where none does
     table_rows: Indices = field(default_factory=lambda: np.arange(0))  # (row,): of the table given
     labels: list[Any] | None = None  # (row,): those of the index of the table
     n_table_rows: int = 0
@@ -106,6 +106,8 @@ class TrainingRows:
     y_std: Floats | None = None  # (row,): known standard deviations of the errors of y
     # of the errors that these do not explain, and of the noise among them; then weights are by both
     variances: tuple[float, float] | None = None
+    # (fold, row): the training rows of each fold; None is all rows that it does not hold out
+    fold_training: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -148,6 +150,25 @@ class TrainingRows:
         assert self.fold is not None, "the rows have folds"
         return int(self.fold.max()) + 1
 
+    @property
+    def held_out(self) -> NDArray[np.bool_]:
+        """(row,): whether a fold holds out the row, so that its error is known."""
+        assert self.fold is not None, "the rows have folds"
+        return self.fold >= 0
+
+    @property
+    def folds(self) -> Folds:
+        """(training rows, held-out rows) of each fold."""
+        numbers = range(self.n_folds)
+        return [(np.flatnonzero(self.training(k)), np.flatnonzero(self.fold == k)) for k in numbers]
+
+    def with_folds(self, folds: Folds | None) -> Self:
+        """The rows with these folds, if there are any."""
+        if folds is None:
+            return self
+        fold, training = number_folds(folds, len(self))
+        return replace(self, fold=fold, fold_training=training)
+
     def of_positive_weight(self) -> Self:
         """The rows whose weight is not 0, which are as if they were not there."""
         weight = self.weight
@@ -157,7 +178,7 @@ class TrainingRows:
         """Some of the rows."""
         optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold, self.y_std]
         weight, groups, fold, y_std = (None if part is None else part[rows] for part in optional)
-        table_rows, labels = self.table_rows, self.labels
+        table_rows, labels, training = self.table_rows, self.labels, self.fold_training
         return replace(
             self,
             matrix=self.matrix[rows],
@@ -167,16 +188,19 @@ class TrainingRows:
             groups=groups,
             fold=fold,
             y_std=y_std,
+            fold_training=None if training is None else training[:, rows],
             table_rows=table_rows[rows] if len(table_rows) else table_rows,
             labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
         )
 
-    def without(self, fold: int) -> Self:
-        """The rows that a fold does not hold out; all where it is −1."""
-        if fold < 0:
-            return self
+    def training(self, fold: int) -> NDArray[np.bool_]:
+        """(row,): whether a row is a training row of a fold."""
         assert self.fold is not None, "the rows have folds"
-        return self.take(self.fold != fold)
+        return self.fold != fold if self.fold_training is None else self.fold_training[fold]
+
+    def without(self, fold: int) -> Self:
+        """The training rows of a fold; all where it is −1."""
+        return self if fold < 0 else self.take(self.training(fold))
 
 
 def validate_training_rows(

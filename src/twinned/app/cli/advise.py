@@ -58,7 +58,7 @@ def _diagnose(
             data.X,
             data.y,
             **data.arguments,
-            estimator=AutoTwinRegressor(effort=options.effort, verbose=1),
+            estimator=AutoTwinRegressor(effort=options.effort, cv=data.cv, verbose=1),
             budget=max(0.01, end - time.perf_counter()),
             groups=data.groups,
             log_target=options.log_target,

@@ -30,6 +30,7 @@ from twinned.diagnostics.blend_checks import DiagnosedRows
 from twinned.diagnostics.data_checks import suggest_logarithm
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.diagnostics.recommendation import choose_model, describe_estimator, describe_failure
+from twinned.diagnostics.row_checks import compare_folds
 from twinned.diagnostics.twin_checks import plain_estimator
 from twinned.estimators.target import LogTargetRegressor, split_target
 from twinned.exceptions import UnknownCategoryWarning
@@ -60,6 +61,10 @@ def fit_command(options: FitOptions) -> None:
         several = len(options.targets) > 1
         if not options.log_target and not several:
             _note_logarithm(data)
+        if data.groups is not None and not several:
+            known = data.is_known
+            check = compare_folds(data.X[known], data.y[known], data.groups[known], data.cv)
+            messages.print_message("note", str(check))
         fit = _fit_targets if several else _fit_blend if options.is_blend else _fit
         fitted, results = fit(options, data)
         twin, _ = split_target(fitted)
@@ -102,14 +107,15 @@ def _note_logarithm(data: TrainingData) -> None:
 # --- the model --------------------------------------------------------------------------------
 
 
-def _make_blend(options: FitOptions) -> AutoTwinRegressor:
+def _make_blend(options: FitOptions, data: TrainingData) -> AutoTwinRegressor:
     blend = AutoTwinRegressor(effort=options.effort, random_state=options.seed, verbose=1)
-    return blend.set_params(n_jobs=options.jobs or cpu_count())
+    return blend.set_params(n_jobs=options.jobs or cpu_count(), cv=data.cv)
 
 
 def _fit_targets(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return a model of several targets, and the errors of its members for each of them."""
-    start, model = time.perf_counter(), _make_blend(options).set_params(time_budget=options.seconds)
+    start, model = time.perf_counter(), _make_blend(options, data)
+    model.set_params(time_budget=options.seconds)
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blends")
         model.fit(data.X, pd.DataFrame(data.y, columns=options.targets), groups=data.groups)
@@ -132,7 +138,7 @@ def _fit_targets(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator
 def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]:
     """Return the recommended model of a blend, as `twinned advise` does, and its results."""
     transform = TargetTransform(options.log_target)
-    blend, start = _make_blend(options), time.perf_counter()
+    blend, start = _make_blend(options, data), time.perf_counter()
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blend")
         arguments = {"X": data.X, "y": data.y, "groups": data.groups, **data.arguments}
@@ -214,6 +220,8 @@ def _fit(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, Facts]
     twin, folds = make(len(known)), []
     if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
+        if data.cv is not None and data.groups is not None:
+            folds = list(data.cv.split(known, groups=data.groups[known]))
     with messages.progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
@@ -250,42 +258,45 @@ def _cross_validate(
     """
     censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
-    by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
-    fitted_scale = np.empty_like(y) if options.log_target else by_twin
+    (by_twin, by_plain, by_mean, fitted_scale), twins = np.full((4, len(y)), np.nan), []
     with warnings.catch_warnings():
         # A category may be absent from the training rows of a fold; the saved model knows it.
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         for number, (train, test) in enumerate(folds, start=1):
             begin_step(f"cross-validation, fold {number} of {len(folds)}")
             others = censored
-            if data.groups is not None:  # in no group of the held-out rows
-                others = censored[~np.isin(data.groups[censored], data.groups[known[test]])]
+            if data.groups is not None:  # in no group of the held-out rows, or before them
+                groups, own = data.groups[censored], data.groups[known[test]]
+                others = censored[~np.isin(groups, own) if data.cv is None else groups < own.min()]
             model = make(len(train))
             _fit_rows(data, model, np.concatenate([known[train], others]))
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
-            if options.log_target:
-                fitted_scale[test] = twins[-1].predict(X.iloc[test])
+            in_scale = twins[-1].predict(X.iloc[test]) if options.log_target else by_twin[test]
+            fitted_scale[test], by_mean[test] = in_scale, y[train].mean()
         whole, transform = split_target(fitted)
+        rows = np.concatenate([test for _, test in folds])
         # else it has those of the folds of its own fit, which do not hold out groups
         if whole.anchor_errors_ is None or data.groups is not None:
             whole.set_out_of_fold(fitted_scale)
             whole.local_power_ = 0.0
         if whole.fitted_.errors is not None and not whole.fitted_.is_local:  # as it predicts
-            by_twin = transform.invert_mean(fitted_scale, transform.apply(y))
+            by_twin[rows] = transform.invert_mean(fitted_scale[rows], transform.apply(y[rows]))
         if (y_std := data.arguments.get("y_std")) is not None:
             y_std = y_std[known] / transform.slope(y)
         parts = twins, whole, X, transform.apply(y), folds
         CrossCalibrated(*parts, random_state=options.seed, y_std=y_std).store_in()
+    by_twin, by_plain, mean, y = by_twin[rows], by_plain[rows], by_mean[rows], y[rows]
+    mean = predict_mean(y) if data.cv is None else mean  # as in `twinned advise`
     scores = {
         "folds": len(folds),
-        "plain": describe_estimator(plain_estimator(whole, len(y), options.seed)),
+        "plain": describe_estimator(plain_estimator(whole, len(known), options.seed)),
         "rmse_twin": rmse(by_twin, y),
         "rmse_plain": rmse(by_plain, y),
-        "rmse_mean": rmse(predict_mean(y), y),  # the same as in `twinned advise`
+        "rmse_mean": rmse(mean, y),
     }
-    return {"check": scores, "summary": describe_failure(by_twin, y)}
+    return {"check": scores, "summary": describe_failure(by_twin, y, mean)}
 
 
 # --- the results ------------------------------------------------------------------------------

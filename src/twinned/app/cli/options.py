@@ -159,6 +159,13 @@ class TrainingOptions(TableOptions):
         A column with the standard deviations of the errors of measurement of the target, in its
         units. Accurate rows count more, and intervals tell the value from a further measurement.
         It is not a feature.
+    time_column
+        A column of dates or numbers by which the rows are in time: later rows are held out, and
+        predicted by models of the earlier ones, so that errors and intervals are those of the
+        future. It is a feature only with --date or --numeric.
+    coordinates
+        Two or three columns of places, such as lat,lon: blocks of near rows are held out together,
+        as with --group, so that errors are those of new places. They stay features.
     label
         A column with the names of the rows, such as an address: the report, explain and serve show
         them, so the model stores them. It is not a feature.
@@ -174,6 +181,8 @@ class TrainingOptions(TableOptions):
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
     error: Annotated[str | None, column_option("--error")] = None
+    time_column: Annotated[str | None, column_option("--time-column")] = None
+    coordinates: Annotated[str | None, typer.Option("--coordinates", metavar="LAT,LON")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
     default_budget: ClassVar[str] = "60s"
@@ -197,8 +206,10 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        options = "group", "error", "label", "drop", *KINDS
-        given = {option: vars(self)[option] or [] for option in options}
+        options = ("group", "time_column", "error", "label", "drop", *KINDS)
+        given = {option.replace("_", "-"): vars(self)[option] or [] for option in options}
+        names = (self.coordinates or "").split(",")
+        given["coordinates"] = [name.strip() for name in names if name]
         return {name: [each] if isinstance(each, str) else each for name, each in given.items()}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.cluster import KMeans
 
 from twinned.app.cli.options import KINDS, TrainingOptions
 from twinned.app.tables import frames
@@ -17,10 +18,11 @@ from twinned.app.tables.columns import date_columns, numeric_column, target_colu
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
-from twinned.rows.folds import encode_groups
+from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
 
 # Words that begin a row below a table, in lower case.
+_BLOCKS, _ROWS_PER_BLOCK = 25, 4  # of near places, at most and at least
 _SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "std", "mittelwert"}
 
 
@@ -38,10 +40,11 @@ class TrainingData:
     table: Table
     X: pd.DataFrame
     y: np.ndarray
-    groups: np.ndarray | None
+    groups: np.ndarray | None  # or times, where `cv` is in their order
     notes: list[str]
     arguments: dict[str, np.ndarray] = field(default_factory=dict)
     n_dropped: int = 0  # rows without a value of the target or of any feature
+    cv: ForwardFolds | None = None
 
     @property
     def is_known(self) -> np.ndarray:
@@ -94,7 +97,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
     excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
-    excluded.append(options.label)
+    excluded += [options.label, *({options.time_column} - kinds.keys())]
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
@@ -109,7 +112,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     with problems.collect():
         read = _read_target if len(options.targets) == 1 else _read_targets
         target, limits = read(table, options)
-        groups = _read_groups(table, options.group)
+        groups = _read_groups(table, options)
         errors, of_errors = _read_errors(table, options.error)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
@@ -120,7 +123,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
     notes = [*reading_note(table), *dropped, *empty, *limits, *of_errors, *notes]
-    return TrainingData(table, X, y, groups, notes, errors, len(all_rows) - len(table))
+    cv = None if options.time_column is None else ForwardFolds()
+    return TrainingData(table, X, y, groups, notes, errors, len(all_rows) - len(table), cv)
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -234,14 +238,25 @@ def _with_lower_bound(
     return bounded, note if below.any() and bound > -math.inf else ""
 
 
-def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
-    """Return the names of the groups of rows; missing names and a single group are refused."""
-    if group is None:
-        return None
-    column = table.column(group)
-    if missing := [table.location(i, group) for i, cell in enumerate(column) if is_missing(cell)]:
-        raise ValueError(f"{missing[0]} has no value, and it is the --group.")
-    labels = np.array(column, dtype=object)
+def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
+    """Return the names of the groups of rows, their times, or blocks of their coordinates.
+
+    Missing values and a single group are refused.
+    """
+    named = options.named_columns()
+    given = {name: named[name] for name in ("group", "time-column", "coordinates") if named[name]}
+    if len(given) > 1:
+        raise ValueError(f"--{' and --'.join(given)} cannot be combined; use one of them.")
+    for option, name in ((option, name) for option, names in given.items() for name in names):
+        cells = enumerate(table.column(name))
+        if missing := [table.location(row, name) for row, cell in cells if is_missing(cell)]:
+            raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
+    if "coordinates" in given:
+        places = [numeric_column(table, name)[0] for name in given["coordinates"]]
+        return spatial_blocks(np.column_stack(places))
+    if options.group is None:
+        return None if options.time_column is None else _read_times(table, options.time_column)
+    labels = np.array(table.column(options.group), dtype=object)
     encode_groups(labels, len(table))
     return labels
 
@@ -255,3 +270,28 @@ def _read_errors(table: Table, error: str | None) -> tuple[dict[str, np.ndarray]
     _refuse_cells(table, error, is_wrong, "is no standard deviation; --error takes 0 and more")
     median = f"their median is {np.median(y_std):.3g}"
     return {"y_std": y_std}, [f"{table.path}, column {error!r}: errors of measurement; {median}."]
+
+
+def _read_times(table: Table, name: str) -> np.ndarray:
+    """Return numbers, or the days of dates."""
+    if None in table.numbers(name):
+        times = date_columns(table, name, ["days"])["days"]
+    else:
+        times = numeric_column(table, name)[0]
+    if len(list(ForwardFolds().split(times, groups=times))) < 2:
+        few = f"has too few times in the later half of its rows ({len(np.unique(times))} differ)"
+        raise ValueError(f"{table.path}, column {name!r} {few}; --time-column needs two folds.")
+    return times
+
+
+def spatial_blocks(places: np.ndarray) -> np.ndarray:
+    """Return (row,) the block of each row: clusters of near (row, coordinate) places.
+
+    >>> len(np.unique(spatial_blocks(np.random.RandomState(0).uniform(size=(400, 2)))))
+    25
+    """
+    n_places = len(np.unique(places, axis=0))
+    n_blocks = min(_BLOCKS, n_places, len(places) // _ROWS_PER_BLOCK)
+    if n_blocks < 2:
+        raise ValueError(f"--coordinates has {n_places} places in {len(places)} rows: too few.")
+    return KMeans(n_blocks, n_init=3, random_state=0).fit_predict(places)

@@ -31,7 +31,7 @@ from twinned.fitted.quantiles import tails
 from twinned.fitted.target import TargetTransform
 from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
 from twinned.models.resources import row_blocks
-from twinned.rows.folds import distinct_rows
+from twinned.rows.folds import Folds, distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -113,12 +113,15 @@ def leaderboard_content(board: pd.DataFrame) -> list[Content]:
 def _shown_rows(
     diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
 ) -> pd.DataFrame:
-    """Return the number of each fitted row in its file, its name and its rounded prediction."""
+    """Return the number of each fitted row in its file, its name and its rounded prediction.
+
+    That of a row that no fold holds out is NaN.
+    """
     rows = np.arange(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows
     numbers = rows + 1 if row_numbers is None else np.array(row_numbers)[rows]
     names = [f"row {i}" for i in numbers] if labels is None else [labels[row] for row in rows]
     predicted = diagnosis.out_of_fold[list(_PREDICTED_COLUMNS)].rename(columns=_PREDICTED_COLUMNS)
-    rounded = predicted.map(lambda value: float(f"{value:.6g}"))
+    rounded = predicted.map(lambda value: float(f"{value:.6g}")).reindex(range(len(rows)))
     return pd.DataFrame({"row": numbers, "name": names, **rounded})
 
 
@@ -148,6 +151,7 @@ def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
 
 def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
+    shown = shown.dropna()
     rows = np.sort(rng.permutation(len(shown))[:MAX_POINTS])
     half_width = float((shown["upper"] - shown["lower"]).mean() / 2)
     points = {str(name): column.tolist() for name, column in shown.iloc[rows].items()}
@@ -218,9 +222,9 @@ def comparable_rows(
     (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
     fitted = twin.fitted_
     anchors, domain = replace(fitted.anchors, labels=shown["name"].tolist()), fitted.anchors.domain
-    rows = np.sort(rng.permutation(len(table))[:MAX_QUERIES])
-    predicted = target.apply(table["prediction"].to_numpy())
-    comparables = _tabulate_out_of_fold(fitted, target, rows, predicted, table["fold"].to_numpy())
+    rows = np.sort(rng.permutation(table.index.to_numpy())[:MAX_QUERIES])
+    predicted = target.apply(table["prediction"].reindex(range(len(anchors))).to_numpy())
+    comparables = _tabulate_out_of_fold(fitted, target, rows, predicted, twin.folds_)
     adjustments = _adjustments(fitted, target, rows, comparables, seconds)
     found = group_cases(comparables, adjustments, anchors, names)
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
@@ -241,21 +245,23 @@ def comparable_rows(
 
 
 def _tabulate_out_of_fold(
-    fitted: FittedTwin, target: TargetTransform, rows: Indices, predicted: Floats, fold: Indices
+    fitted: FittedTwin, target: TargetTransform, rows: Indices, predicted: Floats, folds: Folds
 ) -> pd.DataFrame:
-    """Return the comparables of rows as `explain` does, from the anchors of other folds.
+    """Return the comparables of rows as `explain` does, from the training rows of their folds.
 
-    `predicted` and `fold` (anchor,) are of all anchors. The weights are those of `explain`. The
+    `predicted` (anchor,) and `folds` are of all anchors. The weights are those of `explain`. The
     weighted mean of the errors of the anchors is subtracted, so that the weighted mean of the
     estimates is the prediction. All values are in units of y.
     """
     anchors, errors = fitted.anchors, np.asarray(fitted.errors)
     power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
-    features, shares = anchors.features, LocalErrors(anchors, errors, fold).shares(power, rows)
+    features, shares = anchors.features, LocalErrors(anchors, errors, folds).shares(power, rows)
     distances = cdist(*(anchors.metric.transform(part) for part in (features[rows], features)))
     content, tables = np.column_stack([anchors.X, anchors.targets]), []
-    for number in np.unique(fold[rows]):
-        known, own = np.flatnonzero(fold != number), np.flatnonzero(fold[rows] == number)
+    for known, held_out in folds:
+        own = np.flatnonzero(np.isin(rows, held_out))
+        if not len(own):
+            continue
         pairs = np.ix_(own, known)
         weights = shares[pairs]
         indices = np.broadcast_to(np.arange(len(known)), weights.shape)

@@ -427,7 +427,7 @@ class FitContext(NamedTuple):
     seed: int
     memory_limit: int | str | None
     n_jobs: int | None
-    important: dict[bytes, Indices]  # features for screened members, by the folds of the rows
+    important: dict[int, Indices]  # features for screened members, by a hash of the rows
 
 
 def fit_member(
@@ -442,10 +442,10 @@ def fit_member(
     Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
     a twin are known rows.
     """
-    used, folds = None, np.unique(np.asarray(rows.fold)).tobytes()
-    if spec.screened and (used := context.important.get(folds)) is None:
+    used, key = None, hash(rows.matrix.tobytes()) if spec.screened else 0
+    if spec.screened and (used := context.important.get(key)) is None:
         used = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
-        context.important[folds] = used
+        context.important[key] = used
     preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix, used)
     # the seed depends on the name, not on the other members
     seed = (context.seed + crc32(spec.name.encode())) % 2**31
@@ -459,11 +459,11 @@ def fit_member(
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
         limits = {"y_lower": bounds.lower, "y_upper": bounds.upper}
-        estimator.fit_with_folds(features, y, weight, rows.fold, **limits)
+        estimator.fit_with_folds(features, y, weight, rows.folds, **limits)
     elif bounds is not None and isinstance(estimator, TwinRegressor):
         estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
     elif bounds is None and spec.one_fit:
-        estimator.fit_with_folds(features, y, weight, rows.fold)
+        estimator.fit_with_folds(features, y, weight, rows.folds)
     elif weight is not None and has_fit_parameter(estimator, "sample_weight"):
         estimator.fit(features, y, sample_weight=weight)
     else:

@@ -96,7 +96,7 @@ class MemberResult(NamedTuple):
 
     spec: MemberSpec
     member: FittedMember
-    prediction: Floats  # known rows, then censored ones
+    prediction: Floats  # known rows, then censored ones; NaN where no fold holds out a row
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
 
@@ -230,8 +230,9 @@ class MemberFits:
         return [result for result in results if result.spec.name not in worse]
 
     def _rmse(self, result: MemberResult) -> float:
-        squares = (result.prediction - self.rows.y) ** 2
-        return float(np.sqrt(np.average(squares, weights=self.rows.weight)))
+        rows = self.rows.take(self.rows.held_out)
+        squares = (result.prediction[self.rows.held_out] - rows.y) ** 2
+        return float(np.sqrt(np.average(squares, weights=rows.weight)))
 
     def _first_members(self, specs: list[MemberSpec], *, is_short: bool) -> list[_Limits]:
         """The members that are first, with their limits: within a short budget, and screened ones.
@@ -361,7 +362,7 @@ class MemberFits:
         if len(fits) < len(parts):
             self.skipped[spec.label] = next(part for part in parts if isinstance(part, str))
             return []
-        prediction = np.empty(len(self.rows))
+        prediction = np.full(len(self.rows), np.nan)
         for part in fits:
             if part.prediction is not None:
                 held_out = slice(None) if spec.one_fit else self.rows.fold == part.fold
@@ -392,7 +393,8 @@ def _run_task(
                 share = min(_TIMED_ROWS, len(rows)) / len(rows)
             elif fold >= 0:
                 prediction = member.predict(rows.matrix[rows.fold == fold])
-            if prediction is not None and not np.isfinite(prediction).all():
+            held_out = rows.held_out if spec.one_fit else slice(None)
+            if prediction is not None and not np.isfinite(prediction[held_out]).all():
                 raise UnsuitableDataError("its out-of-fold predictions are not finite")
             seconds = fitted - start, (time.perf_counter() - fitted) / share
             return spec.label, _TaskResult(fold, member if fold < 0 else None, prediction, *seconds)

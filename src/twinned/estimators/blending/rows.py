@@ -33,22 +33,40 @@ MIN_ROWS = 4  # so that at least two rows remain in each fold
 class BlendRows:
     """Rows that the members of a blend are fitted to, with their folds."""
 
-    anchors: TrainingRows  # the rows whose value is known
+    anchors: TrainingRows  # the rows whose value is known, with their folds
     # The same rows, of which equal ones are merged, and then the censored rows, with their folds;
     # `groups` are codes of rows that no fold splits, or None.
     rows: TrainingRows
     merged_into: Indices  # (anchor,): the row that each anchor became
 
     @cached_property
-    def known(self) -> TrainingRows:
-        """The rows whose value is known, of which equal ones are merged."""
-        return self.rows if self.rows.bounds is None else self.rows.take(self.rows.known)
+    def held_out(self) -> TrainingRows:
+        """The rows that a fold holds out: those by whose errors the blend is fitted."""
+        rows, held_out = self.rows, self.rows.held_out
+        if held_out.all():
+            return rows
+        rows = rows.take(held_out)
+        if rows.groups is None:
+            return rows
+        codes = np.unique(rows.groups, return_inverse=True)[1]
+        return replace(rows, groups=codes if codes.any() else None)
 
     @cached_property
-    def anchor_folds(self) -> Indices:
-        """(anchor,): the fold that holds out each anchor."""
-        assert self.rows.fold is not None, "the rows have folds"
-        return self.rows.fold[self.merged_into]
+    def known(self) -> TrainingRows:
+        """Those of the held-out rows whose value is known."""
+        rows = self.held_out
+        return rows if rows.bounds is None else rows.take(rows.known)
+
+    @property
+    def known_of_anchors(self) -> Indices:
+        """(anchor,): the number among the known held-out rows; −1 for one that is not held out."""
+        held_out = self.rows.held_out
+        return np.where(held_out, np.cumsum(held_out) - 1, -1)[self.merged_into]
+
+    def of_anchors(self, values: Floats) -> Floats:
+        """(anchor, …) values of the known held-out rows; NaN for anchors that are not held out."""
+        nothing = np.full((1, *values.shape[1:]), np.nan)
+        return np.concatenate([values, nothing])[self.known_of_anchors]
 
 
 def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows:
@@ -59,11 +77,13 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     equal rows of different folds not merged.
     """
     if cv is not None and data.fold is None:
-        data = replace(data, fold=given_folds(cv, data.matrix, data.y, data.groups))
+        data = data.with_folds(given_folds(cv, data.matrix, data.y, data.groups))
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))
     data = data.of_positive_weight()
     known = data.known
+    if data.fold is not None:
+        data = _number_folds_of(data, known)
     if data.weight is not None:
         data = replace(data, weight=data.weight / data.weight[known].mean())
     anchors = replace(data.take(known), bounds=None)
@@ -71,12 +91,23 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     if rows.fold is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
         rows = replace(rows, fold=draw_folds(len(rows), n_folds, seed, rows.groups))
-    elif rows.n_folds == 1:
-        raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
+    folds = rows.take(merged_into)
+    anchors = replace(anchors, fold=folds.fold, fold_training=folds.fold_training)
     if len(known) < len(data):
-        codes = data.groups if data.fold is None else data.fold
-        rows = _append_censored(rows, merged_into, data, codes, seed)
+        rows = _append_censored(rows, merged_into, data, seed)
     return BlendRows(anchors, rows, merged_into)
+
+
+def _number_folds_of(data: TrainingRows, known: Indices) -> TrainingRows:
+    """The rows with numbers of those folds that hold out known ones."""
+    folds = np.asarray(data.fold)
+    used = np.setdiff1d(folds[known], [-1])
+    if len(used) < 2:
+        raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
+    numbers = np.full(folds.max() + 2, -1)  # the last one is that of −1
+    numbers[used] = np.arange(len(used))
+    training = None if data.fold_training is None else data.fold_training[used]
+    return replace(data, fold=numbers[folds], fold_training=training)
 
 
 def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
@@ -84,8 +115,9 @@ def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
 
     Without groups, rows of equal features become groups.
     """
-    keys = [key for key in (rows.matrix, rows.y, rows.groups, rows.fold) if key is not None]
-    first, merged_into = distinct_rows(np.column_stack(keys))
+    training = None if rows.fold_training is None else rows.fold_training.T
+    keys = rows.matrix, rows.y, rows.groups, rows.fold, training
+    first, merged_into = distinct_rows(np.column_stack([key for key in keys if key is not None]))
     if len(first) < MIN_ROWS:
         count = f"{len(first)} different rows (n_samples = {len(rows)})"
         raise ValueError(f"X and y have {count}; at least {MIN_ROWS} are needed.")
@@ -96,26 +128,26 @@ def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
         merged,
         weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
         groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
-        fold=None if merged.fold is None else np.unique(merged.fold, return_inverse=True)[1],
     )
     return merged, merged_into
 
 
 def _append_censored(
-    rows: TrainingRows, merged_into: Indices, data: TrainingRows, codes: Indices | None, seed: int
+    rows: TrainingRows, merged_into: Indices, data: TrainingRows, seed: int
 ) -> TrainingRows:
-    """The rows and, after them, the censored rows of the data, with folds.
-
-    `codes` are the groups or given folds of the data, which folds do not split, or None.
-    """
+    """The rows and, after them, the censored rows of the data, with given folds or by groups."""
     assert data.bounds is not None, "there are censored rows"
     assert rows.fold is not None, "the rows have folds"
     is_censored, known = data.censored, data.known
     censored = data.take(is_censored)
     n_censored = len(censored)
-    fold_groups = None
-    if codes is not None:
-        fold_groups = codes[is_censored], codes[known], rows.fold[merged_into]
+    fold, training, codes = censored.fold, rows.fold_training, data.groups
+    if fold is None:
+        of_known = rows.fold[merged_into]
+        parts = None if codes is None else (codes[is_censored], codes[known], of_known)
+        fold = censored_folds(n_censored, rows.n_folds, seed, parts)
+    elif training is not None and censored.fold_training is not None:
+        training = np.column_stack([training, censored.fold_training])
     # the weights of known rows were divided by their mean after merging
     weight = np.ones(n_censored) if censored.weight is None else censored.weight
     weight = weight * (len(rows) / len(known))
@@ -133,7 +165,8 @@ def _append_censored(
         weight=np.append(known_weight, weight) if is_weighted else None,
         bounds=TargetBounds(np.append(rows.y, limits.lower), np.append(rows.y, limits.upper)),
         groups=groups,
-        fold=np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, fold_groups)),
+        fold=np.append(rows.fold, fold),
+        fold_training=training,
         table_rows=np.arange(0),
         labels=None,
         y_std=np.concatenate(errors) if errors else None,
@@ -186,7 +219,7 @@ def default_folds(n_rows: int, effort: str) -> int:
 def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: int) -> None:
     """Warn of features with fewer than two known values outside some fold."""
     known = ~np.isnan(rows.matrix)
-    counts = [known[rows.fold != fold].sum(axis=0) for fold in range(rows.n_folds)]
+    counts = [known[rows.training(fold)].sum(axis=0) for fold in range(rows.n_folds)]
     unknown = np.flatnonzero(np.min(counts, axis=0) < 2)
     if len(unknown):
         warnings.warn(

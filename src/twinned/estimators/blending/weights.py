@@ -227,12 +227,12 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
 
 
 def blend_members(predictions: Floats, shared: BlendRows, seed: int) -> Blend:
-    """Blend weights by (row, member) out-of-fold predictions of known and of censored rows.
+    """Blend weights by (row, member) predictions of held-out rows, known and then censored ones.
 
     The error of a censored row is the distance to its bounds. The nested predictions and errors of
     the result are those of the known rows.
     """
-    rows, known = shared.rows, shared.known
+    rows, known = shared.held_out, shared.known
     if rows.bounds is None:
         return fit_blend(predictions, rows.y, rows.weight, rows.groups, seed)
     # with the limit for predictions within bounds, errors are the distances to the bounds

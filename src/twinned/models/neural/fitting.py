@@ -322,6 +322,7 @@ def select_settings(
         choices = range(1, 1 + len(problem.options.n_nearest))
         every += [weigh_settings(problem, n_settings, trained, choice) for choice in choices]
     rows = problem.table.take(known)
+    rows = rows if rows.fold is None else rows.take(rows.held_out)
     errors = [rows.outputs - own.out_of_fold()[rows.table_rows] for own in every]
     return every[clearly_lowest(errors, rows.matrix, rows.weight)]
 

@@ -19,7 +19,7 @@ from twinned.models.neural.parameters import NetworkOptions, resolve_options
 from twinned.models.wide_tables import distinct_features, important_features
 from twinned.pairing.anchors import as_anchor_strategy, uses_learned_metric
 from twinned.pairing.pairs import as_pair_strategy
-from twinned.rows.folds import distinct_rows, equal_features, row_folds
+from twinned.rows.folds import Folds, distinct_rows, equal_features, row_folds
 from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows, known_medians, mark_missing
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
@@ -30,11 +30,20 @@ MAX_RELEVANT_FEATURES = 60
 
 
 def make_training_rows(
-    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, y_std=None, unlabelled=False
+    estimator,
+    X,
+    y,
+    sample_weight=None,
+    y_lower=None,
+    y_upper=None,
+    y_std=None,
+    unlabelled=False,
+    folds=None,
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
     arguments = (X, y, sample_weight, None, y_lower, y_upper, y_std)
     given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
+    given = given.with_folds(folds)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
@@ -68,21 +77,23 @@ def selects_features(options: NetworkOptions, n_features: int) -> bool:
 
 
 def select_inputs(
-    options: NetworkOptions, rows: MergedRows, folds: list[Indices], learned: LearnedMetric | None
+    options: NetworkOptions,
+    rows: MergedRows,
+    training: list[Indices],
+    learned: LearnedMetric | None,
 ) -> tuple[Indices, Indices, list[NetworkInputs]]:
     """The selected features, and the columns and inputs of the networks of each fold and of all.
 
     Features are those selected on all rows. Columns are those that any network uses, and inputs
-    refer to them. `learned` is the metric of all rows and columns, where it is known. Where the
-    networks of a single fold are the members, all have the same features.
+    refer to them. `training` are the training rows of each fold and, last, all rows. `learned` is
+    the metric of all rows and columns, where it is known. Where the networks of a single fold are
+    the members, all have the same features.
     """
     table, merged_into = rows.table, rows.merged_into
-    every = np.arange(merged_into.max() + 1)
-    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
     row_sets = [np.isin(merged_into, own) for own in training]
     of_all = _select_columns(options, table, row_sets[-1])
     selections = [of_all] * len(training)
-    if len(folds) > 1:
+    if len(training) > 2:
         selections = [*(_select_columns(options, table, own) for own in row_sets[:-1]), of_all]
     inputs = []
     for _, columns, is_relevant in selections:
@@ -197,23 +208,24 @@ class MergedRows(NamedTuple):
     weight: Floats  # (row,)
     merged_into: Indices  # (table row,)
     bounds: TargetBounds | None  # (row,), finite
-    fold: Indices | None  # (row,), where folds are given
+    folds: Folds | None  # where they are given
     learn: MetricCache
 
     @classmethod
-    def of(cls, table: TrainingRows, fold: Indices | None, learn: MetricCache) -> MergedRows:
+    def of(cls, table: TrainingRows, learn: MetricCache) -> MergedRows:
         weight = np.ones(len(table)) if table.weight is None else table.weight / table.weight.mean()
         rows, y, bounds = table.rows, table.outputs, table.bounds
         scale = Scale.fit(rows, y, weight)
         X = scale.transform(rows).features
         bounds = None if bounds is None else finite_bounds(rows.features, bounds, weight)
-        keys = [X, y, *(bounds or ()), *([] if fold is None else [fold])]
+        keys = [X, y, *(bounds or ()), *([] if table.fold is None else [table.fold])]
+        keys += [] if table.fold_training is None else [table.fold_training.T]
         first, merged_into = distinct_rows(np.column_stack(keys))
         total = np.bincount(merged_into, weights=weight)
         bounds = None if bounds is None else bounds.take(first)
-        fold = None if fold is None else fold[first]
+        folds = None if table.fold is None else table.take(first).folds
         total = total / total.mean()
-        return cls(table, scale, X[first], y[first], total, merged_into, bounds, fold, learn)
+        return cls(table, scale, X[first], y[first], total, merged_into, bounds, folds, learn)
 
     def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
         """The metric of some rows and columns."""
@@ -238,6 +250,7 @@ class TrainingProblem:
     row_weight: Floats  # (row,)
     merged_into: Indices  # (table row,): the row of X that each row of the table became
     folds: list[Indices]  # the held-out rows of each fold
+    training: list[Indices]  # the training rows of each fold and, last, all training rows
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
     learned_metric: LearnedMetric | None  # of scaled features, where it is needed
@@ -291,34 +304,35 @@ def build_problem(
     y_upper=None,
     y_std=None,
     *,
-    fold_of_row=None,
+    folds=None,
     learn=None,
 ):
     """Return the `TrainingProblem` of the arguments of `fit`, which are validated.
 
-    `fold_of_row` (table row,) numbers given folds from 0; None draws them. Problems that share
-    `learn`, a `MetricCache`, learn the relevance of equal rows once.
+    `folds` are given ones of the rows of the table; None draws them. Problems that share `learn`,
+    a `MetricCache`, learn the relevance of equal rows once.
     """
     options = resolve_options(estimator)
     unlabelled = options.loop_weight > 0
-    table = make_training_rows(estimator, X, y, sample_weight, y_lower, y_upper, y_std, unlabelled)
+    limits = y_lower, y_upper, y_std, unlabelled, folds
+    table = make_training_rows(estimator, X, y, sample_weight, *limits)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
     if options.twin:
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
-    fold = None if fold_of_row is None else fold_of_row[table.table_rows]
-    rows = MergedRows.of(table, fold, learn or MetricCache())
+    rows = MergedRows.of(table, learn or MetricCache())
     scale, added = rows.scale, (rows.X[:0], rows.y[:0])
-    learned = _learn_metric(estimator, options, rows)
+    learned, every = _learn_metric(estimator, options, rows), np.arange(len(rows.X))
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
     if X_val is None and y_val is None:
-        folds = _make_folds(options, rows, seed)
+        folds = rows.folds or _draw_folds(options, rows, seed)
     else:
         added = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        folds = [len(rows.X) + np.arange(len(added[0]))]
-    selected, columns, inputs = select_inputs(options, rows, folds, learned)
+        folds = [(every, len(every) + np.arange(len(added[0])))]
+    training = [*(own for own, _ in folds), every]
+    selected, columns, inputs = select_inputs(options, rows, training, learned)
     every_X, every_y, row_weight = _append_rows(rows, *added)
     return TrainingProblem(
         options=options,
@@ -329,7 +343,8 @@ def build_problem(
         y=scale.transform_y(every_y),
         row_weight=row_weight,
         merged_into=rows.merged_into,
-        folds=folds,
+        folds=[held_out for _, held_out in folds],
+        training=training,
         unlabelled=np.arange(len(every_X) - len(table.unlabelled), len(every_X)),
         partners=partners,
         learned_metric=learned,
@@ -350,26 +365,24 @@ def _append_rows(rows: MergedRows, X_val: Floats, y_val: Floats) -> tuple[Floats
     return X, y, np.concatenate([rows.weight, np.ones(len(X_val)), np.zeros(len(others))])
 
 
-def _make_folds(options: NetworkOptions, rows: MergedRows, seed: int) -> list[Indices]:
-    """The held-out rows of each fold; a single fold has the `validation_fraction`.
+def _draw_folds(options: NetworkOptions, rows: MergedRows, seed: int) -> Folds:
+    """Draw folds; a single one has the `validation_fraction`.
 
-    Where folds are not given, rows with equal features are held out together. Known and censored
-    rows are drawn apart, so that all folds have known rows.
+    Rows with equal features are held out together. Known and censored rows are drawn apart, so that
+    all folds have known rows.
     """
-    X, bounds, fold = rows.X, rows.bounds, rows.fold
+    X, bounds = rows.X, rows.bounds
     n_folds = min(options.effort.n_folds, len(X))
-    if fold is not None:
-        return [np.flatnonzero(fold == number) for number in np.unique(fold)]
     if n_folds > 1 and bounds is None:
-        folds = row_folds(len(X), n_folds, seed, equal_features(X, n_folds))
-        return [held_out for _, held_out in folds]
+        return row_folds(len(X), n_folds, seed, equal_features(X, n_folds))
     is_censored = np.zeros(len(X), dtype=bool) if bounds is None else bounds.censored
     parts = []
     for kind in (np.flatnonzero(~is_censored), np.flatnonzero(is_censored)):
         order = kind[np.random.RandomState(seed).permutation(len(kind))]
         n_held_out = round(options.validation_fraction * len(kind))
         parts.append([order[:n_held_out]] if n_folds == 1 else np.array_split(order, n_folds))
-    return [np.concatenate(both) for both in zip(*parts, strict=True)]
+    held_out = [np.concatenate(both) for both in zip(*parts, strict=True)]
+    return [(np.setdiff1d(np.arange(len(X)), fold), fold) for fold in held_out]
 
 
 def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds:

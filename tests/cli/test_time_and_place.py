@@ -1,0 +1,175 @@
+"""`--time-column`, `--coordinates` and `--group`: what is held out, and the comparison with it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from twinned import ForwardFolds, load
+from twinned.app.cli import app
+from twinned.app.cli.training_data import spatial_blocks
+
+N = 160
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fast(without_catboost):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinned.estimators.blending.members.AUTO", ("ridge", "gp_matern"))
+        patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
+        yield
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "300"})
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Rows with a level that drifts, which a feature shows that follows the time."""
+    rng = np.random.RandomState(0)
+    days, x = np.arange(N), rng.normal(size=(N, 2))
+    level = np.cumsum(rng.normal(size=N))
+    dates = (pd.Timestamp("2021-03-01") + pd.to_timedelta(days, unit="D")).strftime("%Y-%m-%d")
+    table = pd.DataFrame({"date": dates, "a": x[:, 0], "hours": days + 0.3 * x[:, 1]})
+    table["y"] = (x[:, 0] + level + 0.1 * rng.normal(size=N)).round(4)
+    return table.iloc[rng.permutation(N)].round(4)
+
+
+@pytest.fixture
+def table(frame, tmp_path):
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    return tmp_path / "rows.csv"
+
+
+def test_advice_of_a_drifting_level_is_that_of_later_rows(table, frame, tmp_path):
+    model, page = tmp_path / "m.twin", tmp_path / "page.html"
+    result = run("advise", table, "-t", "y", "--time-column", "date", "--budget", "5s", "--json",
+                 "-o", model, "-r", page)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert content["columns"] == ["a", "hours"]
+    numbers = content["checks"]["folds"]["numbers"]
+    assert numbers["ratio"] > 1.3
+    assert numbers["interval"][0] > 1
+    assert list(numbers["rmse"]) == ["later rows", "random rows"]
+    assert content["findings"][0]["code"] == "TW106"
+    assert "from twinned import AutoTwinRegressor, ForwardFolds" in content["code"]
+    assert "held out are" in page.read_text("utf-8")
+    saved = load(model)
+    assert isinstance(saved.cv, ForwardFolds)
+    dates = pd.to_datetime(frame["date"]).to_numpy()
+    is_later = dates >= np.sort(dates)[N // 2]
+    np.testing.assert_array_equal(np.isfinite(saved.out_of_fold_prediction_), is_later)
+    np.testing.assert_array_equal(np.sort(saved.intervals_["rows"]), np.flatnonzero(is_later))
+    predicted = saved.out_of_fold_prediction_[is_later]
+    rmse = np.sqrt(np.mean((predicted - frame["y"].to_numpy()[is_later]) ** 2))
+    assert content["errors"]["rmse"] == pytest.approx(rmse)
+    # the mean of earlier rows, not of the rows that are predicted
+    assert content["errors"]["mean_rmse"] > np.std(frame["y"].to_numpy()[is_later])
+
+
+def test_random_dates_have_no_warning(frame, tmp_path):
+    rng = np.random.RandomState(1)
+    y = frame["a"] + np.sin(3 * frame["a"]) + 0.1 * rng.normal(size=N)
+    path = tmp_path / "rows.csv"
+    frame.assign(date=rng.permutation(frame["date"]), y=y).to_csv(path, index=False)
+    result = run("advise", path, "-t", "y", "--time-column", "date", "--budget", "3s")
+    assert result.exit_code == 0, result.output
+    assert "Are random folds too optimistic? Not clearly." in result.stdout
+    assert "TW106" not in result.stdout
+
+
+def test_time_is_a_feature_on_request(table, tmp_path):
+    model = tmp_path / "m.twin"
+    fit = ["fit", table, "-t", "y", "--time-column", "date", "-m", "ridge", "-o", model]
+    for options, expected in (([], []), (["--date", "date"], ["date (days)", "date (month)"])):
+        result = run(*fit, *options)
+        assert result.exit_code == 0, result.output
+        names = list(load(model).feature_names_in_)
+        assert names[:4] == ["a", "hours", *expected]
+        assert "note: Are random folds too optimistic?" in result.stderr
+
+
+def test_a_twin_is_checked_by_later_rows(frame, table, tmp_path):
+    model = tmp_path / "m.twin"
+    fit = ["fit", table, "-t", "y", "-m", "ridge", "--json", "-o", model]
+    result = run(*fit, "--time-column", "date")
+    assert result.exit_code == 0, result.output
+    forward = json.loads(result.stdout)["check"]
+    random = json.loads(run(*fit, "--drop", "date").stdout)["check"]
+    assert forward["rmse_twin"] > random["rmse_twin"]
+    run(*fit, "--time-column", "date")
+    y, times = frame["y"].to_numpy(), pd.to_datetime(frame["date"]).to_numpy()
+    folds = ForwardFolds().split(y, groups=times)
+    errors = [y[held_out] - y[training].mean() for training, held_out in folds]
+    assert forward["rmse_mean"] == pytest.approx(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
+    saved = load(model)
+    assert len(saved.intervals_["scores"]) == N // 2
+    assert (np.abs(saved.anchor_errors_) < 1e-9).sum() == N / 2
+
+
+def test_numbers_are_times(frame, tmp_path):
+    path, model = tmp_path / "rows.csv", tmp_path / "m.twin"
+    frame.assign(year=1990 + np.argsort(np.argsort(frame["date"])) // 10).to_csv(path, index=False)
+    result = run("fit", path, "-t", "y", "--time-column", "year", "--budget", "2s", "-o", model)
+    assert result.exit_code == 0, result.output
+    saved = load(model)
+    assert len(np.unique(saved.anchor_groups_)) == 16
+    assert list(saved.feature_names_in_) == ["a", "hours"]
+
+
+def test_blocks_of_places_are_held_out(frame, tmp_path):
+    rng = np.random.RandomState(0)
+    lat, lon = rng.uniform(40, 60, N), rng.uniform(0, 20, N)
+    y = 3 * np.sin(lat) + 3 * np.cos(lon) + 0.1 * rng.normal(size=N)
+    path = tmp_path / "rows.csv"
+    frame.assign(lat=lat, lon=lon, y=y).to_csv(path, index=False)
+    advise = ["advise", path, "-t", "y", "-d", "date", "--budget", "3s", "--json"]
+    result = run(*advise, "--coordinates", "lat, lon")
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert content["columns"] == ["a", "hours", "lat", "lon"]
+    assert list(content["checks"]["folds"]["numbers"]["rmse"]) == ["whole groups", "random rows"]
+
+
+def test_blocks_are_of_near_places():
+    centers = np.array([[0.0, 0.0], [0.0, 50.0], [50.0, 0.0]])
+    places = np.repeat(centers, 4, axis=0) + np.random.RandomState(0).normal(size=(12, 2))
+    blocks = spatial_blocks(places)
+    assert [len(set(part)) for part in np.split(blocks, 3)] == [1, 1, 1]
+    assert len(set(blocks)) == 3
+    with pytest.raises(ValueError, match="1 places in 12 rows: too few"):
+        spatial_blocks(np.zeros((12, 2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, ["--time-column", "day"], ["--time-column", "'day'"]),
+        ({}, ["--time-column", "y"], ["--time-column names 'y', which is the --target"]),
+        ({}, ["--coordinates", "a,b"], ["--coordinates", "'b'"]),
+        ({}, ["--time-column", "date", "--group", "a"], ["--group and --time-column cannot"]),
+        ({"date": "soon"}, ["--time-column", "date"], ["line 2, column 'date'", "is no date"]),
+        ({"date": 2020}, ["--time-column", "date"], ["too few times", "(1 differ)"]),
+        ({"date": "2020"}, ["--coordinates", "date"], ["--coordinates has 1 places in 160 rows"]),
+    ],
+)
+def test_wrong_options_have_one_line(frame, tmp_path, change, options, words):
+    path = tmp_path / "rows.csv"
+    frame.assign(**change).to_csv(path, index=False)
+    result = run("fit", path, "-t", "y", "-o", tmp_path / "m.twin", *options)
+    assert result.exit_code == 2, result.output
+    for word in words:
+        assert word in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_missing_times_are_refused(frame, tmp_path):
+    path = tmp_path / "rows.csv"
+    frame.assign(date=[None, *frame["date"][1:]]).to_csv(path, index=False)
+    result = run("advise", path, "-t", "y", "--time-column", "date")
+    assert result.exit_code == 2
+    assert "line 2, column 'date' has no value, and it is the --time-column" in result.stderr

@@ -1,0 +1,108 @@
+"""Folds in the order of time, and the comparison of folds with random ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from twinned import AutoTwinRegressor, ForwardFolds, TwinRegressor, cross_conformal, diagnose
+from twinned.diagnostics.row_checks import compare_folds, find_optimistic_folds, random_folds_like
+
+
+def test_forward_folds_hold_out_the_later_half(rng):
+    times = rng.permutation(100)
+    folds = list(ForwardFolds(4).split(times, groups=times))
+    assert len(folds) == ForwardFolds(4).get_n_splits(groups=times) == 4
+    for training, held_out in folds:
+        assert sorted(times[training]) == list(range(times[held_out].min()))
+    held_out = np.concatenate([rows for _, rows in folds])
+    assert sorted(times[held_out]) == list(range(50, 100))
+
+
+@pytest.mark.parametrize("dtype", [float, str, "datetime64[D]"])
+def test_equal_times_are_in_one_fold(rng, dtype):
+    times = rng.randint(1990, 2000, size=80)
+    values = times.astype(dtype) if dtype != "datetime64[D]" else times.astype("datetime64[Y]")
+    folds = list(ForwardFolds().split(times, groups=values))
+    assert len(folds) > 2
+    for training, held_out in folds:
+        assert times[training].max() < times[held_out].min()
+        assert (times < times[held_out].min()).sum() == len(training)
+
+
+def test_times_must_be_given_and_sortable():
+    with pytest.raises(ValueError, match="give them as groups"):
+        list(ForwardFolds().split(np.arange(9)))
+    with pytest.raises(ValueError, match="The times of the rows cannot be sorted"):
+        list(ForwardFolds().split([1, 2], groups=np.array([1, "a"], dtype=object)))
+
+
+def test_intervals_of_any_model_by_later_rows(rng):
+    X, times = rng.normal(size=(60, 2)), np.arange(60) + 5  # as texts, 10 would be before 9
+    y = X[:, 0] + 0.1 * times
+    model = TwinRegressor(cv=0, pairs=4, random_state=0)
+    crossed = cross_conformal(model, X, y, groups=times, cv=ForwardFolds(3))
+    expected = list(ForwardFolds(3).split(X, groups=times))
+    assert len(crossed.scores) == sum(len(rows) for _, rows in expected)
+    np.testing.assert_array_equal(crossed.models[0].anchors_y_, y[expected[0][0]])
+
+
+def test_random_folds_have_the_same_rows_and_sizes():
+    folds = list(ForwardFolds().split(np.arange(50), groups=np.arange(50)))
+    drawn = random_folds_like(folds, 50, 0)
+    for (training, held_out), (own, part) in zip(folds, drawn, strict=True):
+        assert (len(training), len(held_out)) == (len(own), len(part))
+        assert not set(own) & set(part)
+    both = [np.sort(np.concatenate([rows for _, rows in each])) for each in (folds, drawn)]
+    np.testing.assert_array_equal(*both)
+
+
+def level_of_groups(rng, size):
+    groups = np.repeat(np.arange(200 // size), size)
+    level = rng.normal(size=groups.max() + 1)
+    X = np.column_stack([rng.normal(size=200), level[groups] ** 3 + 0.01 * rng.normal(size=200)])
+    effect = 2 * rng.normal(size=groups.max() + 1)
+    return X, X[:, 0] + effect[groups] + 0.1 * rng.normal(size=200), groups
+
+
+def test_groups_with_levels_of_their_own_are_found(rng):
+    X, y, groups = level_of_groups(rng, 8)
+    check = compare_folds(X, y, groups)
+    assert check.numbers["ratio"] > 1.1
+    (finding,) = find_optimistic_folds(check)
+    assert finding.code == "TW106"
+    assert "with whole groups held out" in finding.message
+    assert not list(find_optimistic_folds(compare_folds(X, y, rng.permutation(groups))))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_times_are_not_found(seed):
+    rng = np.random.RandomState(seed)
+    X = rng.normal(size=(200, 3))
+    y = X[:, 0] + np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=200)
+    check = compare_folds(X, y, rng.permutation(200), ForwardFolds())
+    assert not check.numbers["too_optimistic"]
+    assert 0.85 < check.numbers["ratio"] < 1.15
+
+
+def test_many_rows_are_compared_by_a_sample(rng, monkeypatch):
+    monkeypatch.setattr("twinned.diagnostics.row_checks._MAX_COMPARED", 150)
+    X, y, groups = level_of_groups(rng, 8)
+    assert compare_folds(X, y, groups).numbers["too_optimistic"]
+
+
+def test_diagnosis_of_rows_in_time(rng):
+    days = rng.permutation(120)
+    X = pd.DataFrame({"a": rng.normal(size=120), "hours": days + 0.1 * rng.normal(size=120)})
+    y = X["a"] + np.cumsum(rng.normal(size=120))[days]
+    blend = AutoTwinRegressor(members=["ridge", "extra_trees:small"], cv=ForwardFolds())
+    diagnosis = diagnose(X, y, estimator=blend, groups=days, random_state=0)
+    assert diagnosis.findings[0].code == "TW106"
+    table = diagnosis.out_of_fold
+    assert len(table) == 60
+    np.testing.assert_allclose(table["y"], y[table.index])
+    rmse = np.sqrt(np.mean((table["y"] - table["prediction"]) ** 2))
+    assert diagnosis.errors.rmse == pytest.approx(rmse)
+    mean = diagnosis.leaderboard.set_index("model").loc["mean of y", "rmse"]
+    errors = [y[rows] - y[training].mean() for training, rows in diagnosis.blend.folds_]
+    assert mean == pytest.approx(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
+    assert {"folds", "uncertainty", "noise"} <= set(diagnosis.checks)
