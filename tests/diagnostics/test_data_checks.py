@@ -18,6 +18,7 @@ from twinned.diagnostics.data_checks import (
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
 from twinned.diagnostics.row_checks import (
+    check_batches,
     check_groups,
     check_replicates,
     check_time_order,
@@ -322,3 +323,52 @@ def test_logarithm_is_suggested_where_it_helps(table, rng):
     noise_alone = np.exp(2 * rng.normal(size=200))
     for other in (y, -values, skewed_noise, noise_alone, np.ones(200)):
         assert suggest_logarithm(X, other) is None
+
+
+@pytest.mark.parametrize("is_category", [True, False])
+def test_batches_with_offsets_are_found(table, rng, is_category):
+    X, y = table
+    codes = rng.permutation(np.arange(200) % 12)
+    plate = pd.Categorical([f"p{code}" for code in codes]) if is_category else codes
+    offsets = rng.normal(size=12)
+    X = X.assign(kind=pd.Categorical(rng.choice(["u", "v"], 200)), plate=plate)
+    (found,) = check_batches(CheckedTable.encode(X, (y + offsets[codes]).to_numpy()))
+    assert found.code == "TW107"
+    assert found.numbers["column"] == "plate"
+    assert found.numbers["difference"] == pytest.approx(np.ptp(offsets), abs=0.2)
+    high, low = (f"{'p' * is_category}{each()}" for each in (offsets.argmax, offsets.argmin))
+    assert f"{high} are" in found.message
+    assert f"those of {low} at" in found.message
+    assert found.numbers["rmse"][2] < 0.5 * found.numbers["rmse"][0]
+    assert "--batch 'plate'" in found.advice
+    assert not list(check_batches(CheckedTable.encode(X, y.to_numpy())))
+
+
+def test_smooth_effects_of_whole_numbers_are_no_batches(table, rng):
+    X, y = table
+    level = rng.randint(0, 8, 200)
+    X = X.assign(level=level, dose=rng.choice([1, 3, 7, 28, 90], 200))
+    assert not list(check_batches(CheckedTable.encode(X, (y + 0.5 * level).to_numpy())))
+    y = y + np.log(X["dose"])
+    assert not list(check_batches(CheckedTable.encode(X, y.to_numpy())))
+
+
+def test_batches_of_different_scale(table, rng):
+    X, y = table
+    batch = rng.choice(["a", "b", "c"], 200)
+    gain = pd.Series(batch).map({"a": 1.0, "b": 2.0, "c": 1.2}).to_numpy()
+    scaled = gain * (y + 3)
+    assert findings(X, scaled, batch=batch)["TW108"].numbers["ratio"] == pytest.approx(2, abs=0.2)
+    assert "TW108" not in findings(X, scaled, batch=batch, log_target=True)
+    offset = findings(X, y + gain, batch=batch)
+    assert "TW108" not in offset
+    assert offset["TW107"].numbers["difference"] == pytest.approx(1, abs=0.1)
+    assert "The rows of 'batch' b are" in offset["TW107"].message
+
+
+def test_a_single_batch_of_the_sampled_rows_has_no_finding(rng):
+    X = rng.rand(1500, 2)
+    batch = np.where(np.arange(1500) < 1, "a", "b")
+    table = CheckedTable.encode(X, X[:, 0], batch)
+    assert not list(check_batches(table.take(np.arange(1, 1500))))
+    assert table.sample().batch.shape == (1000,)

@@ -384,3 +384,18 @@ def test_altered_network(network_bytes, tmp_path, model_file, name, change, matc
     file.path.write_bytes(network_bytes)
     file.change_array(change, name)
     file.assert_refused(match)
+
+
+def test_anchors_are_of_known_batches(data, saved):
+    X, y = data
+    twin = TwinRegressor(Ridge()).fit(X, y, batch=np.arange(len(y)) % 3)
+    for value, name in ((3, "anchor_batches_"), (-1, "anchor_batches_")):
+        file = saved(twin)
+        file.change_array(set_first(value), name)
+        file.assert_refused("batches")
+    counts = saved(twin)
+    counts.change_array(lambda array: 0 * array, "_batches/2")
+    counts.assert_refused("unknown batches")
+    without = saved(twin)
+    without.set(None, "_batches")
+    without.assert_refused()

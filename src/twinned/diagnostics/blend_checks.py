@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from twinned._compat import safe_indexing
@@ -79,23 +79,34 @@ class DiagnosedRows(TrainingRows):
     """Rows that are diagnosed and, after them, censored ones, with the table that they are of."""
 
     table: ArrayLike = ()
+    table_batch: ArrayLike | None = None  # batch of each row of the table
 
     @classmethod
     def validate(
-        cls, blend: AutoTwinRegressor, transform: TargetTransform, **arguments: Any
+        cls,
+        blend: AutoTwinRegressor,
+        transform: TargetTransform,
+        *,
+        batch: ArrayLike | None = None,
+        **arguments: Any,
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
             rows = validate_training_rows(blend, **arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        data = cls(**vars(rows), table=arguments["X"])
+        data = cls(**vars(rows), table=arguments["X"], table_batch=batch)
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
 
     @property
     def X(self) -> ArrayLike:
         is_all = np.array_equal(self.table_rows, np.arange(self.n_table_rows))
         return self.table if is_all else safe_indexing(self.table, self.table_rows)
+
+    @property
+    def batch(self) -> NDArray[Any] | None:
+        """(row,): names of the batches."""
+        return None if self.table_batch is None else np.asarray(self.table_batch)[self.table_rows]
 
     @property
     def codes(self) -> Indices | None:
@@ -123,8 +134,9 @@ class DiagnosedRows(TrainingRows):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
-            options = {"y_std": y_std, "calibrate": False}
-            blend.fit_blend(self.X, y, None, self.groups, *bounds, **options)
+            ends = dict(zip(("y_lower", "y_upper"), bounds, strict=False))
+            given = {"groups": self.groups, "batch": self.batch, "y_std": y_std, **ends}
+            blend.fit_blend(self.X, y, **given, calibrate=False)
 
 
 @dataclass
@@ -157,8 +169,8 @@ class BlendChecks:
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
-        every_y, error = self.blend.anchors_y_, rmse(predicted, fitted_y)
-        self._add(noise_estimate(self.known.X, every_y, error, model=model))
+        error = rmse(predicted, fitted_y)
+        self._add(noise_estimate(self.known.X, self.twin.anchors_y_, error, model=model))
         if self.transform.is_log or (self.known.y.min() > 0 and not self.data.censored.any()):
             self._check_logarithm()
         self._compare_catboost()

@@ -27,7 +27,12 @@ from twinned.diagnostics.findings import (
     list_names,
     quick_predictions,
 )
-from twinned.diagnostics.row_checks import check_duplicates, check_groups, check_replicates
+from twinned.diagnostics.row_checks import (
+    check_batches,
+    check_duplicates,
+    check_groups,
+    check_replicates,
+)
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
 from twinned.fitted.target import TargetTransform
@@ -76,6 +81,7 @@ def check_data(
     y: ArrayLike,
     *,
     groups: Indices | None = None,
+    batch: ArrayLike | None = None,
     X_new: ArrayLike | None = None,
     log_target: bool = False,
 ) -> list[Finding]:
@@ -89,6 +95,9 @@ def check_data(
         Their values.
     groups : array of shape (n,), default=None
         Groups of rows that are held out together; rows are then not checked for further ones.
+    batch : array of shape (n,), default=None
+        Batch of each row, whose values have unknown offsets; features are then not checked for
+        names of batches, nor rows for further groups.
     X_new : table or array of shape (n_new, n_features), default=None
         Rows to predict later, to compare with the labelled ones.
     log_target : bool, default=False
@@ -109,14 +118,15 @@ def check_data(
     >>> [finding.code for finding in check_data(X.assign(copy=2 * y + 1), y)]
     ['TW201']
     """
-    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
-    sample = table.sample()
+    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)), batch)
+    sample, has_groups = table.sample(), groups is not None or batch is not None
     findings = [
         *check_leaks(sample),
         *check_feature_pairs(sample),
         *check_counters(table),
         *check_duplicates(table),
-        *(check_groups(table.merged().sample()) if groups is None else ()),
+        *(() if has_groups else check_groups(table.merged().sample())),
+        *check_batches(replace(sample, y=np.log(sample.y)) if log_target else sample),
         *check_replicates(table),
         *check_rounding(table),
         *check_bounds(table),

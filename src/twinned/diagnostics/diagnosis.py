@@ -138,6 +138,7 @@ def diagnose(
     estimator: AutoTwinRegressor | None = None,
     budget: float | None = None,
     groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
     y_lower: ArrayLike | None = None,
     y_upper: ArrayLike | None = None,
     y_std: ArrayLike | None = None,
@@ -166,6 +167,9 @@ def diagnose(
     groups : array of shape (n,), default=None
         Names of groups of rows that belong together (measurements of one sample, flats of one
         building): they are held out together, so that the results hold for new groups.
+    batch : array of shape (n,), default=None
+        Batch of each row, such as a laboratory or an instrument, whose values of y have an unknown
+        offset, as in `AutoTwinRegressor.fit`. Errors are those of rows of known batches.
     y_lower, y_upper : arrays of shape (n,), default=None
         Bounds of censored rows, whose y is NaN, as in `AutoTwinRegressor.fit`. The models are
         fitted to them, too; errors and checks are those of the known rows.
@@ -199,11 +203,11 @@ def diagnose(
     """
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     blend, progress = _clone_blend(estimator, random_state, n_jobs), progress or (lambda _: None)
-    given = {"groups": groups, "y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
-    data = DiagnosedRows.validate(blend, transform, X=X, y=y, **given)
+    own = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std, "groups": groups, "batch": batch}
+    data = DiagnosedRows.validate(blend, transform, X=X, y=y, **own)
     progress("checking the data")
     known = data.take(data.known)
-    findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
+    findings = _check_rows(known, X_new, log_target)
     folds = [] if groups is None else [compare_folds(known.X, known.y, known.groups, blend.cv)]
     data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
@@ -215,7 +219,7 @@ def diagnose(
         model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(twin, transform, **given),
+        code=python_code(twin, transform, **own),
         recommendation=checks.recommendation,
         errors=summarize_errors(checks.held_out.y, predicted, fold_means(blend, known.y)),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
@@ -232,6 +236,12 @@ def diagnose(
         seconds=time_budget.spent,
         notes=_notes(findings, X_new, data),
     )
+
+
+def _check_rows(known: DiagnosedRows, X_new: ArrayLike | None, log_target: bool) -> list[Finding]:
+    """Return the findings of the data checks."""
+    labels: dict[str, Any] = {"groups": known.codes, "batch": known.batch}
+    return check_data(known.X, known.y, **labels, X_new=X_new, log_target=log_target)
 
 
 def _clone_blend(

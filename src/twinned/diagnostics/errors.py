@@ -183,7 +183,7 @@ def comparison_table(
         for name, mean, *more in fitted
     ]
     models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
-    mean = fold_means(blend, transform.invert(blend.anchors_y_))
+    mean = fold_means(blend, transform.invert(blend.fitted_.known_y))
     models.append((MEAN, mean, np.nan, 0.0, False))
     rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]

@@ -11,9 +11,10 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
@@ -96,13 +97,15 @@ class CheckedTable:
     matrix: Floats  # (row, feature), categories as codes, missing values NaN
     features: Floats  # (row, encoded feature), standardized, categories as indicators
     y: Floats  # (row,)
+    batch: NDArray[Any] | None = None  # (row,): names of batches
 
     @classmethod
-    def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
+    def encode(cls, X: ArrayLike, y: Floats, batch: ArrayLike | None = None) -> CheckedTable:
         with ignore_table_warnings(), np.errstate(invalid="ignore"):
             matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
             features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
-        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
+        names = None if batch is None else np.asarray(batch)
+        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y, names)
 
     @property
     def n_rows(self) -> int:
@@ -114,8 +117,13 @@ class CheckedTable:
         return distance_matrix(self.features, self.features)
 
     def take(self, rows: Indices) -> CheckedTable:
-        taken = (values[rows] for values in (self.matrix, self.features, self.y))
-        return CheckedTable(self.names, self.schema, *taken)
+        given = {name: vars(self)[name] for name in ("matrix", "features", "y", "batch")}
+        return replace(self, **{name: x[rows] for name, x in given.items() if x is not None})
+
+    def without(self, feature: int) -> CheckedTable:
+        """Return the table whose encoded features are those of the other features."""
+        others = np.delete(np.arange(len(self.names)), feature)
+        return replace(self, features=self.features[:, self.schema.encoded_columns(others)])
 
     def merged(self) -> CheckedTable:
         """Return the first of rows with equal features, with the mean of their values.

@@ -75,7 +75,7 @@ def choose_model(
     twin = blend.select_members(members).set_params(verbose=0)
     table = twin.out_of_fold()
     predicted, y = table[["prediction", "y"]].to_numpy().T
-    if failure := describe_failure(predicted, y, fold_means(twin, twin.anchors_y_)):
+    if failure := describe_failure(predicted, y, fold_means(twin, twin.fitted_.known_y)):
         return Recommendation(members, NO_PREDICTION, failure, ""), twin
     if twin.local_power_:
         reason += " Near known cases have more weight, as their errors are alike."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,8 @@ from scipy.stats import chi2, rankdata, zscore
 from twinned.diagnostics.errors import Numbers, Ratio, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
 from twinned.diagnostics.twin_checks import CheckResult
+from twinned.estimators.auto import AutoTwinRegressor
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import (
     Folds,
     ForwardFolds,
@@ -49,6 +52,11 @@ _NEAR_ROWS = 10  # in the order of the table
 _N_CONTROLS = 5
 _LEAST_STEPS, _NEARLY_ALL = 5, 0.95  # of a sorted column, and share of steps
 _TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
+# Of names of batches: the candidate that is mentioned where there are several.
+_BATCH_NAME = re.compile(r"lab|batch|lot|instrument|operator|site|device|plate|run|subject", re.I)
+_QUICK = ["ridge", "gp_matern", "extra_trees:small"]  # which compare uses of batches
+_MAX_BATCH_ROWS, _LEAST_BATCH_ROWS = 200, 8  # for the comparison, and for a slope
+_LEAST_RATIO = 1.25  # of slopes
 _MAX_GROUP_ROWS = 12  # mean number of rows of a value of an identifier
 _ERRORS = "rmse_random_folds", "rmse_held_out_together"
 # Of the comparison with random folds: draws of them, rows, blocks of rows in time whose errors may
@@ -331,6 +339,89 @@ def partly_equal_groups(matrix: Floats) -> Indices:
 
 
 # --- groups of rows with similar residuals --------------------------------------------------------
+
+
+def check_batches(sample: CheckedTable) -> Iterator[Finding]:
+    """Find offsets of batches, which are given or the values of a feature, and different scales.
+
+    A numeric feature remains in the quick model, so that a smooth effect of it is no sign.
+    """
+    if sample.batch is not None:
+        yield from describe_batches(sample, "batch", sample.batch)
+        return
+    found: list[tuple[bool, float, int]] = []
+    for feature, name in enumerate(sample.names):
+        column, is_category = sample.matrix[:, feature], feature in sample.schema.categorical
+        n_values, is_whole = len(np.unique(column)), not np.any(column != np.round(column))
+        is_code = is_category or np.ptp(column) < 2 * n_values  # numbers in sequence
+        if is_whole and is_code and 2 <= n_values <= len(column) / 3:
+            others = sample.without(feature) if is_category else sample
+            residual = sample.y - quick_predictions(others)
+            correlation, z = identifier_correlation(column, residual, is_category)
+            if correlation > _LEAST_CORRELATION and z > _LEAST_Z:
+                found.append((bool(_BATCH_NAME.search(name)), z, feature))
+    for *_, j in sorted(found)[-1:]:
+        known, codes = sample.schema.categories[j], sample.matrix[:, j]
+        labels = np.array(known)[codes.astype(np.intp)] if known else codes
+        yield from describe_batches(sample.without(j), sample.names[j], labels)
+
+
+def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Iterator[Finding]:
+    """Describe the offsets of batches (row,) at equal other features, and their scales.
+
+    Quick members ignore them, have them as a feature, and remove their offsets.
+    """
+    rows = np.sort(np.random.RandomState(0).permutation(others.n_rows)[:_MAX_BATCH_ROWS])
+    features, y = others.features[rows], others.y[rows]
+    texts = np.array(batch_labels(np.asarray(batch)[rows], len(rows)), dtype=str)
+    names, codes = np.unique(texts, return_inverse=True)
+    if not 1 < len(names) < len(rows):
+        return
+    labels = [f"b{code:05}" for code in codes]  # in the order of the names
+    errors, with_indicators = [], np.hstack([features, np.eye(len(names))[codes]])
+    blend = AutoTwinRegressor(members=_QUICK, cv=5, random_state=0)
+    for X, own in ((features, None), (with_indicators, None), (features, labels)):
+        blend.fit_blend(X, y, batch=own, calibrate=False)
+        errors.append(float(blend.blend_["rmse"]))
+    table = blend.batch_offsets_.set_axis(names).sort_values("offset")
+    table = table[table["std_error"] <= 2 * table["std_error"].median()]
+    low, high = table.iloc[0], table.iloc[-1]
+    size, error = high["offset"] - low["offset"], np.hypot(high["std_error"], low["std_error"])
+    difference = f"{format_significant(size, 2)} ± {format_significant(error, 2)}"
+    ignored, feature, offsets = map(format_significant, errors)
+    advice = "The model has these offsets; a few known rows of a new batch suffice."
+    if others.batch is None:
+        advice = f"If {name!r} names laboratories, instruments or lots, use --batch {name!r} "
+        advice += "(batch in Python), so that a few known rows of a new one suffice."
+    yield Finding(
+        "TW107",
+        f"The rows of {name!r} {high.name} are {difference} higher than those of {low.name} at "
+        f"equal features. The error of quick models is {ignored} without {name!r}, {feature} with "
+        f"it as a feature, and {offsets} with its offsets, for rows of known batches.",
+        advice,
+        {"column": name, "difference": float(size), "std_error": float(error), "rmse": errors},
+    )
+    yield from _batch_scales(blend.anchors_y_, blend.out_of_fold_prediction_, codes, names)
+
+
+def _batch_scales(y: Floats, predicted: Floats, codes: Indices, names: Any) -> Iterator[Finding]:
+    """Find batches in which y without offsets has different slopes against its prediction."""
+    x, own = predicted - predicted.mean(), np.eye(len(names))[codes]
+    squares, counts = np.maximum(x**2 @ own, 1e-300), own.sum(axis=0)
+    slopes = (x * y) @ own / squares
+    errors = np.sqrt((y - slopes[codes] * x) ** 2 @ own / np.maximum(counts - 2, 1) / squares)
+    order = [code for code in np.argsort(slopes) if counts[code] >= _LEAST_BATCH_ROWS]
+    low, high = order[0] if order else 0, order[-1] if order else 0
+    ratio, error = slopes[high] / slopes[low], np.hypot(errors[low], errors[high])
+    if ratio > _LEAST_RATIO and slopes[high] - slopes[low] > _LEAST_Z * error:
+        yield Finding(
+            "TW108",
+            f"The values of batch {names[high]} change {format_significant(ratio, 2)} times as "
+            f"much with the features as those of {names[low]}.",
+            "Use --batch with --log-target (log_target=True in Python): a factor of a batch is an "
+            "offset of the logarithm of a positive target.",
+            {"ratio": float(ratio)},
+        )
 
 
 def _identifiers(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:

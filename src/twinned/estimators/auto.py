@@ -416,10 +416,11 @@ class AutoTwinRegressor(BaseTwin):
         fitted, weight = self.fitted_, self.anchor_weights_
         batches, codes = fitted.batches, codes[self.anchor_rows_]
         assert batches is not None, "they are set"
-        y = self.anchors_y_ + fitted.anchor_offsets
+        y = fitted.known_y
         residual = y - self.out_of_fold_prediction_
         own, widening = batches.without_own(residual, codes, weight)
-        self._record = self._record._replace(widening=widening)
+        missing = fitted.anchor_offsets, own
+        self._record = self._record._replace(widening=widening, missing_offsets=missing)
         weight = None if weight is None else weight[held_out]
         means = {"known": own, "new": np.full(len(y), batches.center)}
         self.batch_errors_ = {
@@ -481,18 +482,22 @@ class AutoTwinRegressor(BaseTwin):
         -------
         DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
         error scale of the intervals, `fold`, and one for each member. The index has the numbers of
-        the anchors; those that no fold holds out are not there.
+        the anchors; those that no fold holds out are not there. With batches, predictions are those
+        of rows of known batches, in which the offset is estimated from the other rows.
         """
-        results, rows, *_, scores = self._fit_record()
+        results, rows, *_, missing, scores = self._fit_record()
         held_out = np.flatnonzero(rows.anchors.held_out)
-        own, merged_into = rows.anchors.take(held_out), rows.merged_into[held_out]
+        merged_into = rows.merged_into[held_out]
+        n_rows = len(rows.anchors)
+        of_blend, of_members = (np.broadcast_to(part, n_rows)[held_out] for part in missing)
         columns = {
-            "y": own.y,
-            "prediction": self.out_of_fold_prediction_[held_out],
+            "y": self.fitted_.known_y[held_out],
+            "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
             "score": np.nan if scores is None else scores,
-            "fold": own.fold,
+            "fold": np.asarray(rows.anchors.fold)[held_out],
         }
-        members = {result.spec.label: result.prediction[merged_into] for result in results}
+        predicted = {each.spec.label: each.prediction[merged_into] for each in results}
+        members = {name: mean + of_members for name, mean in predicted.items()}
         return pd.DataFrame(columns | members, index=held_out)
 
     @property

@@ -580,7 +580,8 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     local_power_: float = 0.0
     n_nearest_anchors_: int | None = None  # that `anchors="auto"` chose; None for all
     replicate_correlation_: float = 0.0  # by which blends weight anchors that equal the query
-    target_name_: str  # only of a model that the command line fitted
+    target_name_: str  # only of a model that the command line fitted, as the next
+    batch_name_: str | None  # column of batches
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:

@@ -223,8 +223,6 @@ def choose_transform(
         blend = AutoTwinRegressor(members=_MEMBERS, cv=5, random_state=0)
         blend.fit_blend(X, target.apply(y), **options, calibrate=False)
         known, predicted = blend.out_of_fold()[["y", "prediction"]].to_numpy().T
-        offsets = blend.fitted_.anchor_offsets
-        known, predicted = known + offsets, predicted + offsets
         error = target.invert_mean(predicted, known) - target.invert(known)
         errors[name] = float(np.sqrt(np.average(error**2, weights=blend.anchor_weights_)))
     best = min(errors, key=lambda name: errors[name])

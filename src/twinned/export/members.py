@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import POWER, FittedMember
-from twinned.export.model_parts import read_schema
+from twinned.export.model_parts import read_schema, refuse_batches
 from twinned.rows.schema import ORDINAL
 
 
@@ -45,6 +45,7 @@ def select_member(blend: AutoTwinRegressor, name: str) -> BaseEstimator:
             f"select_member needs an AutoTwinRegressor, not {type(blend).__name__}; export the "
             "model itself, and fit blends without a transformed target."
         )
+    refuse_batches(blend)
     members = {member.label: member for member in blend.fitted_members_}
     matches = [label for label in members if name in (label, label.partition(":")[0])]
     if len(matches) != 1:

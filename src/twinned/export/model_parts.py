@@ -23,6 +23,13 @@ def read_schema(model: BaseEstimator) -> TableSchema:
     return TableSchema.all_numeric(int(model.n_features_in_))
 
 
+def refuse_batches(model: BaseEstimator) -> None:
+    """Raise for a model with batches: an export or a part of it would predict without offsets."""
+    models = (model, *model.targets_) if isinstance(model, BaseTwin) else ()
+    if any(each.batches_ is not None for each in models):
+        raise TypeError("The offsets of batches cannot be exported; use twinned.save, and predict.")
+
+
 def read_feature_names(model: BaseEstimator, prefix: str = "") -> list[str]:
     """Names of the features of a model, or a prefix and their numbers."""
     numbered = [f"{prefix}{j}" for j in range(read_schema(model).n_features)]

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
+from twinned.export.model_parts import refuse_batches
 from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -73,6 +74,7 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
             "is selected by twinned.export.select_member."
         )
     check_is_fitted(twin)
+    refuse_batches(twin)
     if twin.anchors_y_.ndim != 1:
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
     if y is not None and X is None:

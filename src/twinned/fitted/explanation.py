@@ -13,12 +13,14 @@ from twinned.fitted.adjustments import attribute
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
+from twinned.rows.batches import BatchOffsets
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable, shorten
 from twinned.rows.neighbors import LEARNED, Indices
 from twinned.rows.schema import NUMERIC, Floats
 
 OTHERS = "all other cases"  # label of the last row of each query
+BATCH = "batch (offset)"  # name of the value and the adjustment of a batch
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}
 _MAX_LABEL = 24  # characters
@@ -54,7 +56,8 @@ def tabulate_comparables(
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric, target.invert)
     table = pd.concat(tables, ignore_index=True)
     if fitted.batches is not None:
-        table.insert(3, "offset", _offset_differences(fitted, queries, table, target))
+        own = np.zeros(len(queries)) if queries.offset is None else queries.offset
+        table.insert(3, "offset", offset_differences(fitted, own, table, target))
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
@@ -68,12 +71,14 @@ def tabulate_comparables(
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def _offset_differences(
-    fitted: FittedTwin, queries: Queries, table: pd.DataFrame, target: TargetTransform
+def offset_differences(
+    fitted: FittedTwin, own: Floats, table: pd.DataFrame, target: TargetTransform
 ) -> Floats:
-    """(row of the table,): what the batch of the query adds to the value of the anchor."""
+    """(row of the table,): what the batch of the query adds to the value of the anchor.
+
+    `own` are the offsets of the queries (query,).
+    """
     anchor, known_y = table["anchor"].to_numpy(), table["anchor_y"].to_numpy()
-    own = np.zeros(len(queries)) if queries.offset is None else queries.offset
     added = own[table["query"]] - fitted.anchor_offsets[anchor]
     offset: Floats = target.invert(target.apply(known_y) + added) - known_y
     return np.where(anchor < 0, np.nan, offset)
@@ -254,33 +259,41 @@ class ComparableCases:
 
 
 def find_comparables(
-    twin: Any, target: TargetTransform, X: Any, n: int, *, adjustments: bool = True
+    twin: Any, target: TargetTransform, X: Any, n: int, batch: Any = None, adjustments: bool = True
 ) -> list[ComparableCases]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
     Of a transformed target, all values are in units of y.
     """
-    fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
+    fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X, batch=batch)
     table = tabulate_comparables(fitted, queries, n, LEARNED, target=target)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
         by_feature = _adjustments(fitted, queries, table, target)
-    return group_cases(table, by_feature, fitted.anchors, names)
+    return group_cases(table, by_feature, fitted.anchors, names, fitted.batches)
 
 
 def group_cases(
-    table: pd.DataFrame, adjustments: Floats, anchors: Anchors, names: list[str]
+    table: pd.DataFrame,
+    adjustments: Floats,
+    anchors: Anchors,
+    names: list[str],
+    batches: BatchOffsets | None = None,
 ) -> list[ComparableCases]:
     """The rows of a table of comparables as the cases of each query.
 
-    `adjustments` (row, feature) are NaN in rows without them.
+    `adjustments` (row, feature) are NaN in rows without them. With batches, the name of the batch
+    is the last value of a case, and what the batch of the query adds the last adjustment.
     """
     numbers = "anchor", "anchor_y", "estimate", "weight", "count"
     columns = (table[name].tolist() for name in numbers)
-    cases = []
+    cases, all_names = [], names
+    if batches is not None:
+        adjustments = np.column_stack([adjustments, table["offset"]])
+        all_names = [*names, BATCH]
     for anchor, known, estimate, weight, count, row in zip(*columns, adjustments, strict=True):
-        label, values = anchor_label(anchors, anchor), decode_row(anchors, anchor, names)
-        parts = {} if np.isnan(row).any() else dict(zip(names, row.tolist(), strict=True))
+        label, values = anchor_label(anchors, anchor), decode_row(anchors, anchor, names, batches)
+        parts = {} if np.isnan(row).any() else dict(zip(all_names, row.tolist(), strict=True))
         cases.append(ComparableCase(anchor, label, known, estimate, weight, count, values, parts))
     estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
     found = []
@@ -311,8 +324,10 @@ def anchor_label(anchors: Anchors, anchor: int) -> str:
     return "added row" if label == "" else str(label)
 
 
-def decode_row(anchors: Anchors, anchor: int, names: list[str]) -> dict[str, Value]:
-    """The values of an anchor by the names of the features; none of all other cases."""
+def decode_row(
+    anchors: Anchors, anchor: int, names: list[str], batches: BatchOffsets | None = None
+) -> dict[str, Value]:
+    """The values of an anchor by the names of the features, and its batch; none of all others."""
     if anchor < 0:
         return {}
     schema, row = anchors.schema, anchors.X[anchor].tolist()
@@ -322,4 +337,6 @@ def decode_row(anchors: Anchors, anchor: int, names: list[str]) -> dict[str, Val
         is_category = kind != NUMERIC and 0 <= value < len(categories)
         known_number = value if kind == NUMERIC and value == value else None
         values[name] = str(categories[int(value)]) if is_category else known_number
+    if batches is not None and anchors.batch is not None:
+        values[BATCH] = batches.names[anchors.batch[anchor]]
     return values

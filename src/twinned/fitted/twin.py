@@ -552,6 +552,12 @@ class FittedTwin:
             return np.zeros(len(self.anchors))
         return self.batches.offsets[self.anchors.batch]
 
+    @property
+    def known_y(self) -> Floats:
+        """(anchor,) or (anchor, output): known values, with the offsets of batches."""
+        y = self.anchors.y
+        return y if self.batches is None else y + self.anchor_offsets
+
     def queries(self, matrix: Floats) -> Queries:
         """Encoded rows (row, feature), with categories as codes, as rows to predict."""
         return Queries(self.anchors.schema, self.anchors.scale, matrix)

@@ -43,6 +43,11 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
         has_code = np.isin(X[:, j], np.arange(len(known))) | np.isnan(X[:, j])
         at.ensure(kind == NUMERIC or has_code.all(), f"has unknown categories of feature {j}")
     at.ensure(weights is None or weights.sum() > 0, "has no anchor of positive weight")
+    batches, codes = state["_batches"], state["anchor_batches_"]
+    if batches is not None or codes is not None:
+        has_both = batches is not None and codes is not None
+        known = has_both and codes.max() < len(batches[0]) and batches[2].max() > 0
+        at.ensure(known, "has anchors of unknown batches")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     if (intervals := state["intervals_"]) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,15 +108,9 @@ class BatchOffsets(NamedTuple):
         labels = batch_labels(batch, n_rows)
         number = {name: code for code, name in enumerate(self.names) if self.counts[code] > 0}
         codes = np.array([-1 if label is None else number.get(label, -1) for label in labels])
-        unknown = sorted({str(labels[row]) for row in np.flatnonzero(codes < 0)})
+        unknown = sorted({labels[row] or "missing" for row in np.flatnonzero(codes < 0)})
         if warn and unknown:
-            shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
-            warnings.warn(
-                f"Batches without known rows have the mean offset and wider intervals: {shown}. "
-                "Use add_anchors(X, y, batch=…) with a few known rows.",
-                UnknownBatchWarning,
-                stacklevel=4,
-            )
+            warnings.warn(unknown_batches("Batches", unknown), UnknownBatchWarning, stacklevel=4)
         return codes.astype(np.intp)
 
     def of_rows(self, codes: Indices) -> tuple[Floats, Floats]:
@@ -151,6 +146,19 @@ class BatchOffsets(NamedTuple):
         sums += np.bincount(codes, residual, len(names))
         means = sums / np.maximum(counts, 1e-300)
         return self._replace(names=names, means=means, counts=counts), codes
+
+
+def unknown_batches(name: str, values: Sequence[str]) -> str:
+    """Return the message of an `UnknownBatchWarning`.
+
+    >>> unknown_batches("Batches", ["lab 7"])
+    'Batches without known rows have the mean offset and wider intervals: lab 7. A few known...'
+    """
+    shown = ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
+    return (
+        f"{name} without known rows have the mean offset and wider intervals: {shown}. A few known "
+        "rows suffice: add_anchors(X, y, batch=…), or twinned predict --known."
+    )
 
 
 def batch_labels(batch: Any, n_rows: int) -> list[str | None]:

@@ -17,7 +17,9 @@ from twinned.diagnostics import Diagnosis
 from twinned.diagnostics.recommendation import describe_efforts
 from twinned.diagnostics.row_checks import check_time_order
 from twinned.persistence.archive import write_atomically
-from twinned.rows.formatting import aligned
+from twinned.rows.formatting import aligned, format_number, format_significant
+
+_MAX_BATCHES = 10  # whose offsets are printed
 
 
 def advise_command(options: AdviseOptions) -> None:
@@ -39,7 +41,7 @@ def advise_command(options: AdviseOptions) -> None:
         diagnosis, content = _diagnose(options, data, new_rows, end)
 
         if model_path is not None:
-            diagnosis.twin.target_name_ = options.target
+            diagnosis.twin.target_name_, diagnosis.twin.batch_name_ = options.target, options.batch
             save(diagnosis.model, model_path)
             content["output"] = str(output)
         content["seconds"] = round(time.perf_counter() - start, 1)
@@ -93,6 +95,8 @@ def format_text(content: Content, data: TrainingData) -> str:
     for check in content["checks"].values():
         model = f" ({check['model']})" if check["model"] else ""
         lines.append(f"{check['title']}{model} {check['summary']}")
+    if content["batches"]:
+        lines += ["Batches:", *batch_lines(content["batches"], content["log_target"])]
     lines += content["notes"]
     lines += [f"skipped {name}: {reason}" for name, reason in content["skipped"].items()]
     lines.append("To make it in Python, from features X and target y:")
@@ -109,6 +113,20 @@ def leaderboard_lines(board: list[Content]) -> list[str]:
     for row in leaderboard_rows(board):
         table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
     return [*messages.table_lines(table), *describe_efforts(row["model"] for row in board)]
+
+
+def batch_lines(batches: Content, is_log: bool) -> list[str]:
+    """Return the errors of known and new batches, and the largest offsets with standard errors."""
+    scale, shown = " of the logarithm" if is_log else "", {}
+    known, new = (format_number(batches["errors"][name]) for name in ("known", "new"))
+    for row in batches["offsets"][:_MAX_BATCHES]:
+        error = format_significant(row["std_error"], 2)
+        shown[row["batch"]] = f"{format_number(row['offset'])} ± {error} ({row['n_rows']:g} rows)"
+    return [
+        f"RMSE{scale} of rows of known batches {known}, of a new batch {new}",
+        f"offsets{scale} from their mean ({len(shown)} of {len(batches['offsets'])}):",
+        *(f"  {line}" for line in aligned(shown)),
+    ]
 
 
 def format_findings(content: Content) -> list[str]:

@@ -62,6 +62,7 @@ def explain_command(options: ExplainOptions) -> None:
             raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
         path = check_output_path(output, [options.model, options.table])
     loaded, table = prediction.load_with_table(options, "explain")
+    loaded = loaded.with_batches(options)
     table.require([] if options.label is None else [options.label], "--label")
     selected = select_rows(table, table.row_names(options.label), options.rows or [])
     is_shortened = not options.rows and output is None and not options.as_json
@@ -124,16 +125,18 @@ def _explain(
     """Return the explanation of each row, in the units of the target."""
     confidence = None if loaded.twin.calibration_ is None else _CONFIDENCE
     wanted = ResultColumns(interval=confidence, applicability=True)
-    columns = loaded.predict_columns(X, wanted)
+    batch = loaded.read_batch(table)
+    columns = loaded.predict_columns(X, wanted, batch)
     applicability = columns.pop("applicability")
     labels, rows = table.row_names(options.label), np.asarray(X, dtype=object)
     explained = []
-    for i, found in enumerate(_find_cases(loaded, X, options.k)):
+    for i, found in enumerate(_find_cases(loaded, X, options.k, batch)):
         numbers = {name: float(column[i]) for name, column in columns.items()}
         estimates = [case.estimate for case in found.with_others]
         if not np.isfinite([*numbers.values(), *estimates]).all():
             raise ValueError(f"{labels[i]}: the prediction is not a finite number.")
-        values = dict(zip(found.cases[0].values, map(_plain, rows[i]), strict=True))
+        own = [*rows[i], None if batch is None else batch[i]]  # the last with batches only
+        values = dict(zip(found.cases[0].values, map(_plain, own), strict=False))
         explained.append(
             ExplainedRow(table.lines[i], labels[i], numbers, applicability[i], values, found)
         )
@@ -141,7 +144,7 @@ def _explain(
 
 
 def _find_cases(
-    loaded: prediction.LoadedTwin, X: prediction.Features, k: int
+    loaded: prediction.LoadedTwin, X: prediction.Features, k: int, batch: prediction.Batches
 ) -> list[ComparableCases]:
     """Return the comparable known cases of each row, with a progress bar."""
     found: list[ComparableCases] = []
@@ -149,8 +152,9 @@ def _find_cases(
     with messages.progress_bar(len(starts)) as begin_step:
         for start in starts:
             begin_step(f"row {start + 1} of {len(X)}")
-            rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
-            found += find_comparables(loaded.twin, loaded.transform, rows, k)
+            block = slice(start, start + _ROWS_PER_STEP)
+            parts = safe_indexing(X, block), k, None if batch is None else batch[block]
+            found += find_comparables(loaded.twin, loaded.transform, *parts)
     return found
 
 

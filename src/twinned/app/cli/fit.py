@@ -21,10 +21,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.app.cli import messages
-from twinned.app.cli.advise import leaderboard_lines
+from twinned.app.cli.advise import batch_lines, leaderboard_lines
 from twinned.app.cli.options import MODELS, FitOptions, check_output_path, read_key
 from twinned.app.cli.training_data import TrainingData, read_training_data
-from twinned.app.report.collect import leaderboard_content
+from twinned.app.report.collect import batch_content, leaderboard_content
 from twinned.app.tables.frames import first_missing
 from twinned.diagnostics.blend_checks import DiagnosedRows
 from twinned.diagnostics.data_checks import suggest_logarithm
@@ -69,7 +69,7 @@ def fit_command(options: FitOptions) -> None:
         fitted, results = fit(options, data)
         twin, _ = split_target(fitted)
         if not several:
-            twin.target_name_ = options.target
+            twin.target_name_, twin.batch_name_ = options.target, options.batch
             _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
         save(fitted, path, key=key)
     if options.check and not options.is_blend and results["check"] is None:
@@ -155,6 +155,7 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
         "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
         "leaderboard": leaderboard_content(comparison_table(blend, twin, transform, {})),
         "skipped": blend.skipped_,
+        "batches": batch_content(twin),
     }
 
 
@@ -326,6 +327,9 @@ def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "members", f"RMSE of {name} on held-out rows of the cross-validation:"
         yield from (("", f"  {line}") for line in leaderboard_lines(board))
     yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())
+    if facts.get("batches"):
+        first, *lines = batch_lines(facts["batches"], facts["log_target"])
+        yield from (("batches", first), *(("", line) for line in lines))
 
 
 def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -166,6 +166,11 @@ class TrainingOptions(TableOptions):
     coordinates
         Two or three columns of places, such as lat,lon: blocks of near rows are held out together,
         as with --group, so that errors are those of new places. They stay features.
+    batch
+        A column of batches of rows, such as laboratories, instruments or lots, whose values of the
+        target have unknown offsets. They are estimated and removed, so that differences between
+        rows of different batches are those of their features. It is not a feature. fit needs
+        --model auto for it.
     label
         A column with the names of the rows, such as an address: the report, explain and serve show
         them, so the model stores them. It is not a feature.
@@ -183,6 +188,7 @@ class TrainingOptions(TableOptions):
     error: Annotated[str | None, column_option("--error")] = None
     time_column: Annotated[str | None, column_option("--time-column")] = None
     coordinates: Annotated[str | None, typer.Option("--coordinates", metavar="LAT,LON")] = None
+    batch: Annotated[str | None, column_option("--batch", "-b")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
     default_budget: ClassVar[str] = "60s"
@@ -206,7 +212,7 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        options = ("group", "time_column", "error", "label", "drop", *KINDS)
+        options = ("group", "time_column", "error", "batch", "label", "drop", *KINDS)
         given = {option.replace("_", "-"): vars(self)[option] or [] for option in options}
         names = (self.coordinates or "").split(",")
         given["coordinates"] = [name.strip() for name in names if name]
@@ -245,6 +251,24 @@ class SavedModelOptions(TableOptions):
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
         given = (self.model, self.table, *inputs)
         return check_output_path(self.output, [path for path in given if path is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions(SavedModelOptions):
+    """Options of the commands that predict rows of batches, for a model that was fitted with them.
+
+    Parameters
+    ----------
+    batch
+        The column with the batch of each row, such as the laboratory. By default the column of
+        twinned fit --batch; without it, predictions are those of the mean of all batches.
+    known
+        A table of known rows with the target and the column of batches: a few rows of a new batch,
+        such as an instrument, suffice to predict its other rows. The model file is not changed.
+    """
+
+    batch: Annotated[str | None, column_option("--batch", "-b")] = None
+    known: Annotated[Path | None, typer.Option("--known", metavar="TABLE")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,6 +430,8 @@ class FitOptions(TrainingOptions):
 
         twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
 
+        twinned fit assay.csv --target content --batch laboratory -o assay.twin
+
     Parameters
     ----------
     output
@@ -457,12 +483,14 @@ class FitOptions(TrainingOptions):
         """Raise a ValueError for values that no table allows."""
         if self.model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {self.model}.")
-        if self.budget and not self.is_blend:
-            raise ValueError("--budget needs --model auto.")
+        for option in ("budget", "batch"):
+            if vars(self)[option] and not self.is_blend:
+                raise ValueError(f"--{option} needs --model auto.")
         single = not self.is_blend or self.log_target or self.lower_bound or self.error
-        if len(self.targets) > 1 and single:
+        if len(self.targets) > 1 and (single or self.batch):
             raise ValueError(
-                "several targets need --model auto, without --log-target, --error and limits."
+                "several targets need --model auto, without --log-target, --error, --batch and "
+                "limits."
             )
         for option, value, words in (
             ("--pairs", self.pairs, ("auto", "all")),
@@ -478,7 +506,7 @@ class FitOptions(TrainingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(ResultColumns, SavedModelOptions):
+class PredictOptions(ResultColumns, BatchOptions):
     """Predict the rows of a table with a saved model.
 
     The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
@@ -495,6 +523,8 @@ class PredictOptions(ResultColumns, SavedModelOptions):
         twinned predict houses.twin new.csv --interval 0.9 --keep address
 
         twinned predict houses.twin new.xlsx --sheet 2025 -o prices.xlsx
+
+        twinned predict assay.twin new.csv --batch instrument --known reference.csv
 
     A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
     all cores or on a cluster; -o is a folder with one file for each partition. A command that was
@@ -525,7 +555,7 @@ class PredictOptions(ResultColumns, SavedModelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(SavedModelOptions):
+class ExplainOptions(BatchOptions):
     """Explain predictions by comparable known cases.
 
     For each row of the table, the known cases that are most like it are shown in a grid, one in
@@ -599,6 +629,9 @@ class QueryOptions(SavedModelOptions):
         selected, nor rows like them.
     output
         File of the selected rows, .csv or .xlsx; printed without it.
+    batch
+        The batch in which the rows will be measured, such as the name of a laboratory, of a model
+        that was fitted with batches. The best known value is that of all batches, in this one.
     seed
         Seed of the joint samples.
     """
@@ -608,6 +641,7 @@ class QueryOptions(SavedModelOptions):
     minimize: Annotated[bool, flag_option("--minimize")] = False
     best: Annotated[float | None, typer.Option("--best", metavar="VALUE")] = None
     pending: Annotated[Path | None, typer.Option("--pending", metavar="FILE")] = None
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="NAME")] = None
     seed: Annotated[int, seed_option()] = 0
 
 

@@ -261,10 +261,10 @@ def prepare_output(model: Path, plan: Plan) -> list[Partition]:
         raise ValueError(f"-o {folder} holds the input; give another folder.")
     folder.mkdir(exist_ok=True)
     states = {str(path): path.stat() for path in plan.files}
-    names = [*(each.name for each in fields(ResultColumns)), "digits"]
+    names = [*(each.name for each in fields(ResultColumns)), "digits", "batch", "known"]
     manifest = {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
-        "columns": json.loads(json.dumps({name: vars(plan.wanted)[name] for name in names})),
+        "columns": json.loads(json.dumps({x: vars(plan.wanted)[x] for x in names}, default=str)),
         "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
     }
     path = folder / MANIFEST
@@ -331,7 +331,7 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
         lines = [line + partition.first_row for line in table.lines]
         table = replace(table, formats=formats, lines=lines)
         X, notes = loaded.read(table)
-        columns = loaded.predict_columns(X, wanted)
+        columns = loaded.predict_columns(X, wanted, loaded.read_batch(table))
         copied = {name: table.column(name) for name in wanted.copied}
     else:
         columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
@@ -355,7 +355,7 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
         for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=used):
             table = reader.batch_table(partition.path, batch, row, plan.reading, numeric)
             X, batch_notes = loaded.read(table)
-            parts.append(loaded.predict_columns(X, plan.wanted))
+            parts.append(loaded.predict_columns(X, plan.wanted, loaded.read_batch(table)))
             copied.append(pa.Table.from_batches([batch]).select(keep))
             notes += batch_notes
             row += batch.num_rows

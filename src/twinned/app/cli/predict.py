@@ -22,12 +22,13 @@ def predict_command(options: PredictOptions) -> None:
 
 def _predict_table(options: PredictOptions) -> None:
     """Predict the rows of one file."""
-    path = options.result_path()
+    path = options.result_path(options.known)
     loaded, table = prediction.load_with_table(options, "predict")
+    loaded = loaded.with_batches(options)
     table.require(options.copied, "--keep")
     X = prediction.read_features(loaded, table)
     with messages.print_warnings():
-        columns = loaded.predict_columns(X, options)
+        columns = loaded.predict_columns(X, options, loaded.read_batch(table))
     if options.applicability:
         _note_outside(prediction.rows_outside(columns), len(table), options)
     if options.interval is not None and options.bounds is None:
@@ -46,7 +47,7 @@ def _predict_many(options: PredictOptions) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
     output = options.output
     with messages.print_warnings():
-        loaded = prediction.load_twin(options.model, options.key_file)
+        loaded = prediction.load_twin(options.model, options.key_file).with_batches(options)
     if output is None:
         raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
     if not output.parent.is_dir():
@@ -79,7 +80,8 @@ def _predict_many(options: PredictOptions) -> None:
 
 def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
-    known_y = loaded.transform.invert(loaded.twin.anchors_y_)
+    fitted = loaded.twin.fitted_
+    known_y = loaded.transform.invert(fitted.anchors.y + fitted.anchor_offsets)
     possible = TargetRange.of(loaded.target, known_y)
     beyond = possible.describe_beyond(low, high)
     if not beyond:

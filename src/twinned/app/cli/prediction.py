@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +20,10 @@ from sklearn.utils import get_tags
 
 from twinned import load
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
-from twinned.app.cli.options import ResultColumns, SavedModelOptions, read_key
+from twinned.app.cli.options import BatchOptions, ResultColumns, SavedModelOptions, read_key
 from twinned.app.tables import frames
+from twinned.app.tables.columns import target_column
+from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names, to_csv
 from twinned.estimators.base import BaseTwin
@@ -32,6 +35,7 @@ from twinned.rows.formatting import number_text
 
 Columns = dict[str, np.ndarray]  # of a result, by name
 Features = pd.DataFrame | np.ndarray  # of rows, as a model takes them
+Batches = np.ndarray | None  # (row,): names, None where missing; or no batches
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 
@@ -46,6 +50,32 @@ class LoadedTwin:
     path: Path
     twin: BaseEstimator  # in a regressor with a transformed target, else the model itself
     transform: TargetTransform
+    batch: str | None = None  # the column of batches that an option names
+
+    @property
+    def batch_column(self) -> str | None:
+        """The column of batches, None for a model without batches."""
+        stored = vars(self.twin).get("batch_name_") or "batch"
+        return self.batch or (None if self.twin.batches_ is None else stored)
+
+    def with_batches(self, options: BatchOptions) -> LoadedTwin:
+        """With the column of batches that an option names, and with further known rows."""
+        loaded = replace(self, batch=options.batch)
+        if options.known is None:
+            return loaded
+        reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
+        columns = [self.target, *filter(None, [loaded.batch_column])]
+        table = read_table(options.known, reading, [*columns, *(self.names or ())])
+        table.require(columns, "--known")
+        X, y = loaded.read(table)[0], target_column(table, self.target)
+        if y.censored.any():
+            raise ValueError(f"--known: {table.path} has limits of {self.target!r}, not values.")
+        known_y = self.transform.apply(y.lower)
+        model = twin = self.twin.add_anchors(X, known_y, batch=loaded.read_batch(table))
+        if self.model is not self.twin:
+            model = copy(self.model)
+            model.regressor_ = twin
+        return replace(loaded, model=model, twin=twin)
 
     @property
     def target(self) -> str:
@@ -77,23 +107,30 @@ class LoadedTwin:
 
     def select(self, table: Table) -> tuple[list[str], list[str]]:
         """The names of the features and the columns of the table that they are computed from."""
+        if self.batch is not None:
+            table.require([self.batch], "--batch")
+        batch = [name for name in table.names if name == self.batch_column]
         if self.names is not None:
             sources = frames.source_columns(table, self.names)
             empty = " The model takes missing values, so that an absent column may be added empty."
             table.require(sources, f"features of {self.path}", empty if self.allow_nan else "")
-            return self.names, sources
+            return self.names, [*sources, *batch]
         # fitted in Python to an array: features have an order, but no names
-        if len(table.names) != len(self.categories) or "" in table.names:
+        names = [name for name in table.names if name not in batch]
+        if len(names) != len(self.categories) or "" in names:
             fitted = f"{self.path} was fitted to {len(self.categories)} columns without names"
-            given = f"{table.path} has {len(table.names)}: {join_names(table.names)}"
+            given = f"{table.path} has {len(names)}: {join_names(names)}"
             raise ValueError(f"{fitted}, but {given}.")
-        return table.names, table.names
+        return names, table.names
 
     def read(self, table: Table) -> tuple[Features, list[str]]:
         """Return the features of the rows of a table as the model takes them, and notes."""
         X, notes = frames.prediction_frame(table, self.select(table)[0], self.categories)
         if not self.allow_nan and (missing := frames.first_missing(table, X)):
             raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
+        if self.batch_column and self.batch_column not in table.names:
+            absent = f"there is no column {self.batch_column!r}"
+            notes.append(f"{absent}, so that predictions are those of the mean of all batches.")
         return (X if self.names is not None else X.to_numpy()), notes
 
     @property
@@ -103,36 +140,44 @@ class LoadedTwin:
         parts = {name: replace(self, model=each, twin=each) for name, each in several.items()}
         return parts or {"": self}
 
-    def predict_columns(self, X: Features, wanted: ResultColumns) -> Columns:
+    def read_batch(self, table: Table) -> Batches:
+        """Return the batches of the rows of a table; None without batches or their column."""
+        if self.batch_column not in table.names:
+            return None
+        cells = table.column(str(self.batch_column))
+        return np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
+
+    def predict_columns(self, X: Features, wanted: ResultColumns, batch: Batches) -> Columns:
         """Return the columns of the result, without those that are copied.
 
         A model of several outputs has one for each output.
         """
         columns: Columns = {}
         for suffix, each in self.of_targets.items():
-            own = each.columns_of_target(X, wanted)
+            own = each.columns_of_target(X, wanted, batch)
             columns |= {f"{name}{suffix}": values for name, values in own.items()}
         if taken := [name for name in wanted.copied if name in columns]:
             raise ValueError(f"--keep {taken[0]}: the result has a column of that name.")
         return columns
 
-    def columns_of_target(self, X: Features, wanted: ResultColumns) -> Columns:
+    def columns_of_target(self, X: Features, wanted: ResultColumns, batch: Batches) -> Columns:
         """The columns of the result of a single target."""
         if wanted.std:
-            mean, std = self.model.predict(X, return_std=True)
+            mean, std = self.model.predict(X, return_std=True, batch=batch)
             columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
         else:
-            columns = _name_outputs("prediction", self.model.predict(X))
+            columns = _name_outputs("prediction", self.model.predict(X, batch=batch))
         if wanted.interval is not None:
             self._require_calibration("--interval")
             with warnings.catch_warnings():
                 if wanted.applicability:  # which marks the same rows
                     warnings.simplefilter("ignore", ShiftWarning)
-                ends = self.model.predict_interval(X, wanted.interval, of=wanted.of)
+                ends = self.model.predict_interval(X, wanted.interval, of=wanted.of, batch=batch)
             columns |= dict(zip(("low", "high"), ends.T, strict=True))
         if levels := wanted.levels:
             self._require_calibration("--quantiles")
-            values = self.model.predict_quantiles(X, [*levels.values()], of=wanted.of)
+            given = {"of": wanted.of, "batch": batch}
+            values = self.model.predict_quantiles(X, [*levels.values()], **given)
             columns |= dict(zip(levels, values.T, strict=True))
         if wanted.bounds is not None:
             numbers = {name for name in columns if not name.startswith("std")}

@@ -45,22 +45,25 @@ def _select_rows(
         pending, _ = loaded.read(read_table(options.pending, reading, loaded.names or ()))
     best = _best_value(options, loaded)
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
-    selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)
+    batch = options.batch
+    goal |= {"pending": pending, "batch": batch, "random_state": options.seed}
+    selected = query(twin, X, options.n, **goal)
     chosen = safe_indexing(X, selected)
-    _, std = twin.predict_error(chosen)
-    mean = loaded.model.predict(chosen)
+    _, std = twin.predict_error(chosen, batch)
+    mean = loaded.model.predict(chosen, batch=batch)
     return selected, {
         "row": np.array(table.lines)[selected],
         "prediction": mean,
         "std": transform.slope(mean) * std,
-        "probability_better": twin.probability_better(chosen, best, maximize=maximize),
+        "probability_better": twin.probability_better(chosen, best, maximize=maximize, batch=batch),
     }
 
 
 def _best_value(options: QueryOptions, loaded: prediction.LoadedTwin) -> float:
     """Return the value to improve on, on the scale of the twin."""
     if options.best is None:
-        known_y = loaded.twin.anchors_y_
+        offset, _ = loaded.twin.offsets_of(options.batch, 1)
+        known_y = loaded.twin.anchors_y_ + (0.0 if offset is None else offset)
         return float(known_y.min() if options.minimize else known_y.max())
     if loaded.transform.is_log and options.best <= 0:
         raise ValueError(f"--best must be positive after --log-target, not {options.best:g}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from twinned.app.tables.columns import date_columns, numeric_column, target_colu
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
+from twinned.rows.batches import encode_batches
 from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
 
@@ -32,7 +33,8 @@ class TrainingData:
 
     The index of `X` has the cells of `--label`, or the lines or rows of the file.
     `y` is NaN where a cell of the target is a limit, such as <5; `arguments` are further ones of
-    `fit`, (row,) each: then `y_lower` and `y_upper`, and with `--error` `y_std`.
+    `fit`, (row,) each: then `y_lower` and `y_upper`, with `--error` `y_std`, and
+    with `--batch` `batch`.
     Of several targets, `y` has a column for each, and NaN where a cell is empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
     """
@@ -96,8 +98,9 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     all_rows = read_table(options.table, options.reading, options.targets)
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
-    excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
-    excluded += [options.label, *({options.time_column} - kinds.keys())]
+    others = options.group, options.error, options.batch, options.label
+    excluded = ["", *options.targets, *(options.drop or ()), *others]
+    excluded += {options.time_column} - kinds.keys()
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
@@ -113,18 +116,20 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         read = _read_target if len(options.targets) == 1 else _read_targets
         target, limits = read(table, options)
         groups = _read_groups(table, options)
-        errors, of_errors = _read_errors(table, options.error)
+        arguments, of_errors = _read_errors(table, options.error)
+        batch = _read_names(table, options.batch, "batch", encode_batches, target.lower)
+        arguments |= {} if batch is None else {"batch": batch}
     problems.raise_any()
     # a fitted model stores them as the names of anchors
     X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
     y = np.where(target.censored, np.nan, target.lower)
     if target.censored.any():
-        errors |= {"y_lower": target.lower, "y_upper": target.upper}
+        arguments |= {"y_lower": target.lower, "y_upper": target.upper}
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
     notes = [*reading_note(table), *dropped, *empty, *limits, *of_errors, *notes]
     cv = None if options.time_column is None else ForwardFolds()
-    return TrainingData(table, X, y, groups, notes, errors, len(all_rows) - len(table), cv)
+    return TrainingData(table, X, y, groups, notes, arguments, len(all_rows) - len(table), cv)
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -248,17 +253,31 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     if len(given) > 1:
         raise ValueError(f"--{' and --'.join(given)} cannot be combined; use one of them.")
     for option, name in ((option, name) for option, names in given.items() for name in names):
-        cells = enumerate(table.column(name))
-        if missing := [table.location(row, name) for row, cell in cells if is_missing(cell)]:
-            raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
+        _read_names(table, name, option)
     if "coordinates" in given:
         places = [numeric_column(table, name)[0] for name in given["coordinates"]]
         return spatial_blocks(np.column_stack(places))
     if options.group is None:
         return None if options.time_column is None else _read_times(table, options.time_column)
-    labels = np.array(table.column(options.group), dtype=object)
-    encode_groups(labels, len(table))
-    return labels
+    return _read_names(table, options.group, "group", encode_groups, len(table))
+
+
+def _read_names(
+    table: Table,
+    name: str | None,
+    option: str,
+    check: Callable[..., object] = np.asarray,
+    *arguments: object,
+) -> np.ndarray | None:
+    """Return the cells of the column of an option, after a check; missing ones are refused."""
+    if name is None:
+        return None
+    column = table.column(name)
+    if missing := [table.location(i, name) for i, cell in enumerate(column) if is_missing(cell)]:
+        raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
+    names = np.array(column, dtype=object)
+    check(names, *arguments)
+    return names
 
 
 def _read_errors(table: Table, error: str | None) -> tuple[dict[str, np.ndarray], list[str]]:

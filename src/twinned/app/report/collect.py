@@ -16,6 +16,7 @@ from twinned.diagnostics import CheckResult, Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
+from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.target import split_target
 from twinned.fitted.adjustments import scale_to
@@ -24,6 +25,7 @@ from twinned.fitted.explanation import (
     attribute_difference,
     decode_row,
     group_cases,
+    offset_differences,
     tabulate_estimates,
 )
 from twinned.fitted.known_values import TargetRange
@@ -93,6 +95,7 @@ def collect(
         "findings": [_finding_content(finding) for finding in diagnosis.findings],
         "leaderboard": leaderboard_content(diagnosis.leaderboard),
         "code": diagnosis.code,
+        "batches": batch_content(twin),
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
         "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
@@ -108,6 +111,14 @@ def leaderboard_content(board: pd.DataFrame) -> list[Content]:
     """Return the rows of a leaderboard, without NaN."""
     rows = board.astype(object).where(board.notna(), None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def batch_content(twin: AutoTwinRegressor) -> Content | None:
+    """Return the offsets of batches, the largest first, and the errors of known and new batches."""
+    if twin.batches_ is None:
+        return None
+    table = twin.batch_offsets_.sort_values("offset", key=np.abs, ascending=False, kind="stable")
+    return {"offsets": table.reset_index().to_dict("records"), "errors": twin.batch_errors_}
 
 
 def _shown_rows(
@@ -226,12 +237,13 @@ def comparable_rows(
     predicted = target.apply(table["prediction"].reindex(range(len(anchors))).to_numpy())
     comparables = _tabulate_out_of_fold(fitted, target, rows, predicted, twin.folds_)
     adjustments = _adjustments(fitted, target, rows, comparables, seconds)
-    found = group_cases(comparables, adjustments, anchors, names)
+    found = group_cases(comparables, adjustments, anchors, names, fitted.batches)
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
     records, content = shown.to_dict("records"), []
     for row, cases in zip(rows.tolist(), map(summarize_features, found), strict=True):
-        values, prediction = decode_row(anchors, row, names), float(table["prediction"][row])
+        values = decode_row(anchors, row, names, fitted.batches)
+        prediction = float(table["prediction"][row])
         content.append(
             {
                 **records[row],
@@ -257,7 +269,8 @@ def _tabulate_out_of_fold(
     power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
     features, shares = anchors.features, LocalErrors(anchors, errors, folds).shares(power, rows)
     distances = cdist(*(anchors.metric.transform(part) for part in (features[rows], features)))
-    content, tables = np.column_stack([anchors.X, anchors.targets]), []
+    known_y = anchors.targets + fitted.anchor_offsets[:, None]
+    content, tables = np.column_stack([anchors.X, known_y]), []
     for known, held_out in folds:
         own = np.flatnonzero(np.isin(rows, held_out))
         if not len(own):
@@ -270,11 +283,13 @@ def _tabulate_out_of_fold(
         estimates = target.invert(means + errors[known])
         block = AnchorEstimates(indices, estimates, weights, distances[pairs])
         copies = distinct_rows(content[known])
-        span, targets = slice(0, len(own)), target.invert_known(anchors.targets[known])
+        span, targets = slice(0, len(own)), target.invert_known(known_y[known])
         table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)
         is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
         tables.append(table.assign(query=own[table["query"]], anchor=np.where(is_case, anchor, -1)))
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
+    offset = offset_differences(fitted, fitted.anchor_offsets[rows], table, target)
+    return table.assign(offset=offset)
 
 
 def _adjustments(
@@ -294,7 +309,8 @@ def _adjustments(
         pairs = rows[own["query"]], own["anchor"].to_numpy()
         first, second = (fitted.queries(fitted.anchors.X[indices]) for indices in pairs)
         attributed = attribute_difference(fitted, first, second)[..., 0]
-        known_y, estimates = own[["anchor_y", "estimate"]].to_numpy().T
+        known_y, estimates, offset = own[["anchor_y", "estimate", "offset"]].to_numpy().T
+        known_y = known_y + offset  # in the batch of the query
         scaled = scale_to(attributed, target.apply(estimates) - target.apply(known_y))
         adjustments[own.index] = target.invert_adjustments(scaled, known_y, estimates)
     return adjustments

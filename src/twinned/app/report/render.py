@@ -20,7 +20,7 @@ from twinned.rows.formatting import format_number, format_significant, shorten
 CURVES = ("learning", "multiplier", "anchors")
 WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
 _MAX_LETTERS = 22  # of a name beside a bar
-_MAX_BARS = 10  # of the importance of features
+_MAX_BARS, _MAX_BATCHES = 10, 20  # of the importance of features, and offsets
 _REPLACEMENTS = [
     ("#808080", "var(--soft)"),
     (r' id="[A-Za-z0-9.]+_\d+"', ""),  # other charts have the same
@@ -76,7 +76,8 @@ def leaderboard_rows(board: list[Content]) -> list[dict[str, str]]:
 def draw_charts(report: Content) -> dict[str, str]:
     """Return the SVG charts by name."""
     board, importance = report["leaderboard"], report["importance"][:_MAX_BARS]
-    checks = report["checks"]
+    checks, offsets = report["checks"], (report["batches"] or {}).get("offsets", [])[:_MAX_BATCHES]
+    bars = [(row["batch"], row["offset"], row["std_error"]) for row in offsets]
     return {
         **{key: _draw_curve(checks[key]) for key in CURVES if key in checks},
         "predictions": _draw_predictions(report, "actual_vs_predicted"),
@@ -87,6 +88,7 @@ def draw_charts(report: Content) -> dict[str, str]:
             "RMSE of held-out rows",
             marked=[row["recommended"] for row in board].index(True),
         ),
+        **({"batches": draw_bars(bars, "Offsets of batches", marked=-1)} if bars else {}),
         "importance": draw_bars(
             [(row["name"], row["share"], row["standard_error"]) for row in importance],
             "Share of the change of predictions",

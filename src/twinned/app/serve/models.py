@@ -27,6 +27,7 @@ from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table, join_names
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError
+from twinned.rows.batches import unknown_batches
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
@@ -168,7 +169,10 @@ class RequestSchema:
     ----------
     features : list of InputFeature
     inputs : list of InputFeature and InputDate
-        What a row must have: dates instead of their parts, and no features of limits.
+        What a row must have: dates instead of their parts, and no features of limits; and the batch
+        of a model with batches, which may be missing.
+    batch : list of InputFeature
+        That of the batch, or none.
     model : pydantic model of the body of a request
     """
 
@@ -196,13 +200,18 @@ class RequestSchema:
         possible: list[InputFeature | InputDate] = [*self.features, *self._dates]
         by_name = {each.name: each for each in possible}
         names = dict.fromkeys(self._sources.get(name, name) for name in self.names)
-        self.inputs = [by_name[name] for name in names]
+        self.batch: list[InputFeature] = []
+        if fitted.batches is not None:
+            name = vars(twin).get("batch_name_") or "batch"
+            self.batch = [InputFeature(name, fitted.batches.names, False, True, False)]
+        self.inputs = [*(by_name[name] for name in names), *self.batch]
         self.model = self._make_model()
 
     def _make_model(self) -> type[BaseModel]:
+        inputs = [(each, ...) for each in self.features] + [(each, None) for each in self.batch]
         fields: Json = {
-            f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
-            for i, feature in enumerate(self.features)
+            f"feature_{i}": (each.field_type(), Field(default, alias=each.name))
+            for i, (each, default) in enumerate(inputs)
         }
         config = pydantic.ConfigDict(json_schema_extra=self._describe_inputs)
         row = pydantic.create_model("Row", __config__=config, **fields)
@@ -219,7 +228,7 @@ class RequestSchema:
             example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
             properties[date.name] = {"type": "string", "examples": [example]}
         schema["properties"] = {each.name: properties[each.name] for each in self.inputs}
-        schema["required"] = list(schema["properties"])
+        schema["required"] = [each.name for each in self.inputs if each not in self.batch]
 
     def parse_rows(
         self, content: object, row_names: list[str] | None = None
@@ -286,7 +295,9 @@ class RequestSchema:
         """Return batches of the rows of a file and the confidence, as `parse_rows`, and notes."""
         with refuse_value_errors():
             table.require(source_columns(table, self.names), "features of the model")
-            X, notes = prediction_frame(table, self.names, self.categories)
+            known = [*self.features, *(each for each in self.batch if each.name in table.names)]
+            kinds = {each.name: each.categories for each in known}
+            X, notes = prediction_frame(table, list(kinds), list(kinds.values()))
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
         batches, row_names = [], table.row_names()
@@ -305,11 +316,13 @@ class RequestSchema:
         The lines are those that `twinned predict` prints.
         """
         lines = []
-        for feature, values in zip(self.features, zip(*rows, strict=True), strict=True):
+        inputs = [*self.features, *self.batch]
+        for feature, values in zip(inputs, zip(*rows, strict=True), strict=True):
             if feature.categories is not None:
                 known = {*feature.categories, None}
                 new = [value for value in dict.fromkeys(values) if value not in known]
-                lines += [unknown_categories(feature.name, new)] if new else []
+                describe = unknown_batches if feature in self.batch else unknown_categories
+                lines += [describe(feature.name, new)] if new else []
         return lines
 
     def to_table(self, rows: ParsedRows, *, with_names: bool = False) -> np.ndarray | pd.DataFrame:
@@ -317,6 +330,7 @@ class RequestSchema:
 
         Rows of numbers are an array, unless they are wanted with the names of the features.
         """
+        rows = [row[: len(self.features)] for row in rows]  # without the batch
         if self.is_all_numeric and not (with_names and self.named):
             return np.array(rows, dtype=float)
         numeric = [feature.name for feature in self.features if feature.categories is None]

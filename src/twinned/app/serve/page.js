@@ -1,4 +1,4 @@
-const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing";
+const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
 let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
@@ -100,6 +100,7 @@ function percent(share) {
 
 function fillTable(comparables, others) {
   const names = columns.map((column) => column.name);
+  if (comparables[0].columns[BATCH] !== undefined) names.push(BATCH);
   const head = createElement("tr", "");
   const headings = ["known case", "known value", "difference", "estimate", "weight", ...names];
   head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
@@ -204,7 +205,8 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-      if (about.allow_missing) field.append(createElement("option", "missing", { value: MISSING }));
+      const isBatch = !columns.some((own) => own.name === column.name);  // which may always be missing
+      if (about.allow_missing || isBatch) field.append(createElement("option", "missing", { value: MISSING }));
       field.value = column.middle === null ? MISSING : column.choices.indexOf(column.middle);
     } else if (column.middle !== null) {
       field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));

@@ -72,9 +72,11 @@ class PredictionService:
         `allow_missing` is whether values may be missing.
         """
         calibration = self._calibration
-        possible = TargetRange.of(self.target, self._target.invert_known(self._twin.anchors_y_))
+        known_y = self._twin.anchors_y_ + self._twin.fitted_.anchor_offsets
+        possible = TargetRange.of(self.target, self._target.invert_known(known_y))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
+        anchors |= {each.name: 1.0 * self._twin.anchor_batches_ for each in self.schema.batch}
         describe = partial(_describe_input, anchors, self.schema.allow_missing)
         return {
             "name": self.name,
@@ -105,12 +107,13 @@ class PredictionService:
         standard deviation, which is raw unless the twin is a blend, and with `intervals` the error
         scale.
         """
-        X, twin = self.schema.to_table(rows), self._twin
+        X, twin, given = self.schema.to_table(rows), self._twin, self._batch(rows)
         with refuse_value_errors():
-            parts = twin.predict_error_scale(X) if intervals else twin.predict(X, return_std=True)
+            predict = partial(twin.predict, return_std=True)
+            parts = (twin.predict_error_scale if intervals else predict)(X, **given)
             value = parts[0]
             if self._target != IDENTITY:
-                value = self._target.predict(twin.fitted_, twin.encode(X))
+                value = self._target.predict(twin.fitted_, twin.encode(X, **given))
         return np.column_stack([value, *parts])
 
     def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
@@ -123,6 +126,10 @@ class PredictionService:
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
+    def _batch(self, rows: ParsedRows) -> Json:
+        """The batches of parsed rows as an argument of `predict`; none of a model without."""
+        return {"batch": [row[-1] for row in rows]} if self.schema.batch else {}
+
     def explain(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its comparable cases and all others.
 
@@ -131,7 +138,8 @@ class PredictionService:
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
             few = len(rows) <= MAX_ADJUSTED_ROWS
-            found = find_comparables(*split_target(self._model), X, N_COMPARABLES, adjustments=few)
+            parts = *split_target(self._model), X, N_COMPARABLES
+            found = find_comparables(*parts, **self._batch(rows), adjustments=few)
         values = [[(case.known, case.estimate) for case in each.with_others] for each in found]
         _check_finite(np.array(values).reshape(len(rows), -1))
         return [each.as_dict() for each in found]

@@ -207,6 +207,8 @@ class FitRecord(NamedTuple):
     # offsets of batches that y of the rows does not have, and (table row,) codes of the batches
     offsets: tuple[BatchOffsets, Indices] | None = None
     widening: Floats | None = None  # (anchor,): of errors, by those of the offsets
+    # (anchor,): offsets that out-of-fold predictions of the blend and of its members do not have
+    missing_offsets: tuple[Any, Any] = 0.0, 0.0
     scores: Floats | None = None  # (row of positive weight,): of the intervals
 
 

@@ -19,7 +19,7 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
 from twinned.export.c.models import NetworkCore, PairCore, check_single_output
 from twinned.export.members import describe_alternatives
-from twinned.export.model_parts import read_feature_names, read_schema
+from twinned.export.model_parts import read_feature_names, read_schema, refuse_batches
 from twinned.export.thinning import thin
 from twinned.fitted.calibration import positive_scale, std_floor
 from twinned.fitted.quantiles import ScoreDistribution, suffices, tails
@@ -175,6 +175,7 @@ def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
     check_is_fitted(model)
     if isinstance(model, SemiSupervisedTwinRegressor):
         model = model.twin_
+    refuse_batches(model)
     if isinstance(model, AutoTwinRegressor):
         raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
     if n_anchors is not None:

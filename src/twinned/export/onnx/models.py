@@ -15,7 +15,7 @@ from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.estimators.target import TransformedTargetTwin, split_target
-from twinned.export.model_parts import read_feature_names, read_schema
+from twinned.export.model_parts import read_feature_names, read_schema, refuse_batches
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
@@ -53,6 +53,7 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
         else:
             name = type(model).__name__
             refuse(f"{name} is not a model of twinned", "use skl2onnx, or a LogTargetRegressor")
+    refuse_batches(model)
     return scalers, model, target
 
 
