@@ -163,11 +163,12 @@ class TrainingRows:
         return [(np.flatnonzero(self.training(k)), np.flatnonzero(self.fold == k)) for k in numbers]
 
     def with_folds(self, folds: Folds | None) -> Self:
-        """The rows with these folds, if there are any."""
+        """The rows with these folds of the rows of the table, if there are any."""
         if folds is None:
             return self
-        fold, training = number_folds(folds, len(self))
-        return replace(self, fold=fold, fold_training=training)
+        fold, training = number_folds(folds, self.n_table_rows)
+        training = None if training is None else training[:, self.table_rows]
+        return replace(self, fold=fold[self.table_rows], fold_training=training)
 
     def of_positive_weight(self) -> Self:
         """The rows whose weight is not 0, which are as if they were not there."""

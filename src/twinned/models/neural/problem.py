@@ -30,20 +30,11 @@ MAX_RELEVANT_FEATURES = 60
 
 
 def make_training_rows(
-    estimator,
-    X,
-    y,
-    sample_weight=None,
-    y_lower=None,
-    y_upper=None,
-    y_std=None,
-    unlabelled=False,
-    folds=None,
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, y_std=None, unlabelled=False
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
     arguments = (X, y, sample_weight, None, y_lower, y_upper, y_std)
     given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
-    given = given.with_folds(folds)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
@@ -303,7 +294,6 @@ def build_problem(
     y_lower=None,
     y_upper=None,
     y_std=None,
-    *,
     folds=None,
     learn=None,
 ):
@@ -313,9 +303,8 @@ def build_problem(
     a `MetricCache`, learn the relevance of equal rows once.
     """
     options = resolve_options(estimator)
-    unlabelled = options.loop_weight > 0
-    limits = y_lower, y_upper, y_std, unlabelled, folds
-    table = make_training_rows(estimator, X, y, sample_weight, *limits)
+    given = X, y, sample_weight, y_lower, y_upper, y_std, options.loop_weight > 0
+    table = make_training_rows(estimator, *given).with_folds(folds)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
