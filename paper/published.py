@@ -224,7 +224,7 @@ def build_published_problem(
         row_weight=np.append(weight, np.ones(len(validation[0]))),
         merged_into=np.arange(n_train),
         folds=[np.arange(n_train, len(rows))],
-        training=[np.arange(n_train)] * 2,
+        training=[np.arange(n_train)],
         unlabelled=np.empty(0, dtype=np.intp),
         partners=partners,
         learned_metric=None,

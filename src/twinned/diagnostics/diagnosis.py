@@ -17,7 +17,7 @@ from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
 from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
-from twinned.diagnostics.row_checks import compare_folds, find_optimistic_folds
+from twinned.diagnostics.row_checks import find_optimistic_folds
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
@@ -208,7 +208,6 @@ def diagnose(
     progress("checking the data")
     known = data.take(data.known)
     findings = _check_rows(known, X_new, log_target)
-    folds = [] if groups is None else [compare_folds(known.X, known.y, known.groups, blend.cv)]
     data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
@@ -224,8 +223,8 @@ def diagnose(
         errors=summarize_errors(checks.held_out.y, predicted, fold_means(blend, known.y)),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
         out_of_fold=checks.out_of_fold,
-        findings=[*chain(*map(find_optimistic_folds, folds)), *findings],
-        checks={check.key: check for check in folds} | checks.results,
+        findings=[*chain(*map(find_optimistic_folds, checks.results.values())), *findings],
+        checks=checks.results,
         relevance=twin.feature_relevance_,
         skipped={**blend.skipped_, **checks.skipped},
         X=known.X,

@@ -68,23 +68,20 @@ def selects_features(options: NetworkOptions, n_features: int) -> bool:
 
 
 def select_inputs(
-    options: NetworkOptions,
-    rows: MergedRows,
-    training: list[Indices],
-    learned: LearnedMetric | None,
+    options: NetworkOptions, rows: MergedRows, folds: Folds, learned: LearnedMetric | None
 ) -> tuple[Indices, Indices, list[NetworkInputs]]:
     """The selected features, and the columns and inputs of the networks of each fold and of all.
 
     Features are those selected on all rows. Columns are those that any network uses, and inputs
-    refer to them. `training` are the training rows of each fold and, last, all rows. `learned` is
-    the metric of all rows and columns, where it is known. Where the networks of a single fold are
-    the members, all have the same features.
+    refer to them. `learned` is the metric of all rows and columns, where it is known. Where the
+    networks of a single fold are the members, all have the same features.
     """
     table, merged_into = rows.table, rows.merged_into
+    training = [*(own for own, _ in folds), np.arange(len(rows.X))]
     row_sets = [np.isin(merged_into, own) for own in training]
     of_all = _select_columns(options, table, row_sets[-1])
     selections = [of_all] * len(training)
-    if len(training) > 2:
+    if len(folds) > 1:
         selections = [*(_select_columns(options, table, own) for own in row_sets[:-1]), of_all]
     inputs = []
     for _, columns, is_relevant in selections:
@@ -241,7 +238,7 @@ class TrainingProblem:
     row_weight: Floats  # (row,)
     merged_into: Indices  # (table row,): the row of X that each row of the table became
     folds: list[Indices]  # the held-out rows of each fold
-    training: list[Indices]  # the training rows of each fold and, last, all training rows
+    training: list[Indices]  # the training rows of each fold
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
     learned_metric: LearnedMetric | None  # of scaled features, where it is needed
@@ -294,6 +291,7 @@ def build_problem(
     y_lower=None,
     y_upper=None,
     y_std=None,
+    *,
     folds=None,
     learn=None,
 ):
@@ -320,8 +318,7 @@ def build_problem(
     else:
         added = scale_validation_rows(estimator, X_val, y_val, table, scale)
         folds = [(every, len(every) + np.arange(len(added[0])))]
-    training = [*(own for own, _ in folds), every]
-    selected, columns, inputs = select_inputs(options, rows, training, learned)
+    selected, columns, inputs = select_inputs(options, rows, folds, learned)
     every_X, every_y, row_weight = _append_rows(rows, *added)
     return TrainingProblem(
         options=options,
@@ -333,7 +330,7 @@ def build_problem(
         row_weight=row_weight,
         merged_into=rows.merged_into,
         folds=[held_out for _, held_out in folds],
-        training=training,
+        training=[own for own, _ in folds],
         unlabelled=np.arange(len(every_X) - len(table.unlabelled), len(every_X)),
         partners=partners,
         learned_metric=learned,

@@ -457,7 +457,8 @@ def _member_arrays(
     problem: TrainingProblem, member: EnsembleMember, n_rows: int, n_held_out: int, n_features: int
 ) -> MemberArrays:
     fold, loop_weight = member.held_out(problem), problem.options.loop_weight
-    training_rows = problem.training[-1 if member.fold is None else member.fold]
+    every = np.arange(problem.n_train)
+    training_rows = every if member.fold is None else problem.training[member.fold]
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
     known = training_rows[: np.sum(~is_censored)]
