@@ -185,9 +185,9 @@ class TrainingOptions(TableOptions):
     date: Annotated[list[str] | None, column_option("--date")] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
-    error: Annotated[str | None, column_option("--error")] = None
+    error: Annotated[str | None, advanced_option("--error", metavar="COLUMN")] = None
     time_column: Annotated[str | None, column_option("--time-column")] = None
-    coordinates: Annotated[str | None, typer.Option("--coordinates", metavar="LAT,LON")] = None
+    coordinates: Annotated[str | None, advanced_option("--coordinates", metavar="LAT,LON")] = None
     batch: Annotated[str | None, column_option("--batch", "-b")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
