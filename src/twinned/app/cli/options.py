@@ -186,7 +186,7 @@ class TrainingOptions(TableOptions):
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
     error: Annotated[str | None, advanced_option("--error", metavar="COLUMN")] = None
-    time_column: Annotated[str | None, column_option("--time-column")] = None
+    time_column: Annotated[str | None, advanced_option("--time-column", metavar="COLUMN")] = None
     coordinates: Annotated[str | None, advanced_option("--coordinates", metavar="LAT,LON")] = None
     batch: Annotated[str | None, column_option("--batch", "-b")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None

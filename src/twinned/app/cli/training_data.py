@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,9 +98,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     all_rows = read_table(options.table, options.reading, options.targets)
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
-    others = options.group, options.error, options.batch, options.label
-    excluded = ["", *options.targets, *(options.drop or ()), *others]
-    excluded += {options.time_column} - kinds.keys()
+    excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
+    excluded += [options.batch, options.label, *({options.time_column} - kinds.keys())]
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
@@ -117,8 +116,9 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         target, limits = read(table, options)
         groups = _read_groups(table, options)
         arguments, of_errors = _read_errors(table, options.error)
-        batch = _read_names(table, options.batch, "batch", encode_batches, target.lower)
-        arguments |= {} if batch is None else {"batch": batch}
+        if options.batch is not None:
+            arguments["batch"] = np.array(table.column(options.batch), dtype=object)
+            encode_batches(arguments["batch"], target.lower)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
     X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
@@ -252,32 +252,19 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     given = {name: named[name] for name in ("group", "time-column", "coordinates") if named[name]}
     if len(given) > 1:
         raise ValueError(f"--{' and --'.join(given)} cannot be combined; use one of them.")
-    for option, name in ((option, name) for option, names in given.items() for name in names):
-        _read_names(table, name, option)
+    checked = given | {"batch": named["batch"]}
+    for option, name in ((option, name) for option, names in checked.items() for name in names):
+        cells = enumerate(table.column(name))
+        if missing := [table.location(row, name) for row, cell in cells if is_missing(cell)]:
+            raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
     if "coordinates" in given:
         places = [numeric_column(table, name)[0] for name in given["coordinates"]]
         return spatial_blocks(np.column_stack(places))
     if options.group is None:
         return None if options.time_column is None else _read_times(table, options.time_column)
-    return _read_names(table, options.group, "group", encode_groups, len(table))
-
-
-def _read_names(
-    table: Table,
-    name: str | None,
-    option: str,
-    check: Callable[..., object] = np.asarray,
-    *arguments: object,
-) -> np.ndarray | None:
-    """Return the cells of the column of an option, after a check; missing ones are refused."""
-    if name is None:
-        return None
-    column = table.column(name)
-    if missing := [table.location(i, name) for i, cell in enumerate(column) if is_missing(cell)]:
-        raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
-    names = np.array(column, dtype=object)
-    check(names, *arguments)
-    return names
+    labels = np.array(table.column(options.group), dtype=object)
+    encode_groups(labels, len(table))
+    return labels
 
 
 def _read_errors(table: Table, error: str | None) -> tuple[dict[str, np.ndarray], list[str]]:
