@@ -431,8 +431,10 @@ def generated_tables(found):
             f"{LABELS[worst['best']]})"
         )
         twins = own["twin_ratio"].dropna()
-        rows.append([*cells, f"{geometric_mean(twins):.3f}" if len(twins) else ""])
-    header = ["table", "draws", "blend / best", "largest", "twin / best"]
+        if found["twin_ratio"].notna().any():
+            cells.append(f"{geometric_mean(twins):.3f}" if len(twins) else "")
+        rows.append(cells)
+    header = ["table", "draws", "blend / best", "largest", "twin / best"][: len(rows[0])]
     return lines + harness.markdown_table(header, rows)
 
 
