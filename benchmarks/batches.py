@@ -537,7 +537,7 @@ def main():
     harness.write_markdown(arguments.output.with_suffix(".md"), lines)
     if arguments.page:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        text = "\n".join([BEGIN, *lines[4:], END])
+        text = "\n".join([BEGIN, "", *lines[4:], "", END])
         harness.write_file(PAGE, (before + text + rest.partition(END)[2]).encode())
 
 
