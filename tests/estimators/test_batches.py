@@ -162,6 +162,33 @@ def test_intervals_are_wider_the_fewer_rows_of_a_batch_are_known(blend):
     assert unknown > widths[1] > widths[3] > widths[10]
 
 
+def test_the_error_of_an_offset_is_the_same_for_rows_with_little_noise():
+    X, y, batch, _ = make_table(200, noise=0.0)
+    y = y + np.random.RandomState(0).normal(size=200) * np.where(X[:, 0] > 0, 1.0, 0.02)
+    model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y, batch=batch)
+    model = model.add_anchors(X[:1], y[:1], batch="new")
+    std = {name: model.predict(X, return_std=True, batch=name)[1] for name in ("new", "lab 0")}
+    assert std["lab 0"].max() > 2 * std["lab 0"].min()
+    errors = model.batch_offsets_["std_error"] ** 2
+    np.testing.assert_allclose(
+        std["new"] ** 2 - std["lab 0"] ** 2, errors["new"] - errors["lab 0"], rtol=1e-6
+    )
+
+
+def test_known_rows_with_little_noise_count_more_for_a_new_batch():
+    X, y, batch, _ = make_table(400, noise=0.0)
+    y = y + np.random.RandomState(0).normal(size=400) * np.where(X[:, 0] > 0, 1.0, 0.1)
+    model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y, batch=batch)
+    query = np.array([[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0]])  # with little and with much noise
+    truth, std = model.predict(query, return_std=True, batch="lab 0")
+    moved = model.add_anchors(query, truth + np.array([1.0, 3.0]), batch="new")
+    weight = np.minimum((model.batches_.within / std) ** 2, 10.0)
+    added = moved.predict(query, batch="new") - truth
+    np.testing.assert_allclose(added, weight @ [1.0, 3.0] / weight.sum(), atol=0.05)
+    assert added.max() < 1.5
+    assert moved.batch_offsets_.loc["new", "n_rows"] == 2
+
+
 def test_intervals_of_new_batches_cover():
     covered = []
     for seed in range(3):

@@ -78,14 +78,14 @@ def test_only_the_table_is_written_on_request(tmp_path):
 
 # Trials of default options that the committed files do not have: `anchor_weights` ran one split of
 # most sets, `active_learning` two of the ways to choose, `accuracy_neural` one effort of plain
-# networks, `uncertainty` 16 splits of the tree twin.
+# networks, `uncertainty` 16 splits of the tree twin, and `batches` a part of the draws.
 INCOMPLETE = {
-    "accuracy_neural", "active_learning", "anchor_weights", "budgets", "standard_splits",
-    "uncertainty",
+    "accuracy_neural", "active_learning", "anchor_weights", "batches", "budgets",
+    "standard_splits", "uncertainty",
 }  # fmt: skip
 BENCHMARKS = [
     "accuracy_auto", "accuracy_neural", "accuracy_trees", "active_learning", "advice",
-    "anchor_weights", "as_published", "blend_weights", "budgets", "comparables",
+    "anchor_weights", "as_published", "batches", "blend_weights", "budgets", "comparables",
     "measurement_errors", "neural_fit", "neural_folds", "neural_partners", "noise_scale",
     "standard_splits", "table4", "table5_tuned", "table5_untuned", "tree_default",
     "tree_iterations", "uncertainty",

@@ -11,12 +11,15 @@ import numpy as np
 import pandas as pd
 
 from twinned.estimators.several_targets import per_target
+from twinned.fitted.sampling import predict_error
 from twinned.fitted.twin import Anchors, Queries
 from twinned.models.batches import estimate_offsets
 from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
 from twinned.rows.folds import complete_predictions
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
+
+_MAX_WEIGHT = 10.0  # of a known row of a new batch, relative to a row with the error of all rows
 
 
 def check_no_batch(
@@ -43,9 +46,10 @@ class BatchMethods:
     @per_target
     def batch_offsets_(self) -> pd.DataFrame:
         """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
-        if self.batches_ is None:
+        batches, codes = self.batches_, self.anchor_batches_
+        if batches is None or codes is None:
             raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
-        return self.batches_.table()
+        return batches.table(np.bincount(codes, minlength=len(batches.names)))
 
     def offsets_of(self, batch: Any, n_rows: int) -> tuple[Floats | None, Floats | None]:
         """(row,): offsets of batches and factors of the error scale; None without batches."""
@@ -71,7 +75,11 @@ class BatchMethods:
         names = [label for label in labels if label is not None]
         if len(names) < len(y):
             raise ValueError("The model has batches; give the batch of each new anchor.")
-        batches, codes = batches.add(names, y - fitted.predict(queries)[0][:, 0])
+        predicted, weight = fitted.predict(queries)[0][:, 0], np.ones(len(y))
+        if self.calibration_ is not None:  # rows with small errors know the offset better
+            std = np.maximum(predict_error(fitted, queries, self.calibration_)[1], 1e-290)
+            weight = np.clip((batches.within / std) ** 2, 1e-3, _MAX_WEIGHT)
+        batches, codes = batches.add(names, y - predicted, weight)
         known_y = anchors.y + fitted.anchor_offsets - batches.offsets[anchors.batch]
         anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
         return batches, anchors, y - batches.offsets[codes]

@@ -25,7 +25,7 @@ class BatchOffsets(NamedTuple):
 
     names: list[str]
     means: Floats  # (batch,): mean residuals
-    counts: Floats  # (batch,): numbers of known rows
+    counts: Floats  # (batch,): sums of the weights of known rows
     between: float  # standard deviation of the offsets
     within: float  # standard deviation of the errors
     shrinks: bool
@@ -97,10 +97,10 @@ class BatchOffsets(NamedTuple):
         unit = 10.0 ** np.floor(np.log10(max(self.within, 1e-290)) - _DIGITS)
         return np.round((y - self.offsets[codes]) / unit) * unit
 
-    def table(self) -> pd.DataFrame:
+    def table(self, n_rows: Indices) -> pd.DataFrame:
         """Offsets relative to their mean, with standard errors and numbers of known rows."""
         error = np.sqrt(self._variance(self.counts))
-        columns = {"offset": self.offsets - self.center, "std_error": error, "n_rows": self.counts}
+        columns = {"offset": self.offsets - self.center, "std_error": error, "n_rows": n_rows}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="batch"))
 
     def codes(self, batch: Any, n_rows: int, *, warn: bool = True) -> Indices:
@@ -134,16 +134,21 @@ class BatchOffsets(NamedTuple):
         offsets = self.center + self._share(counts) * (mean - self.center)
         return offsets, self._widening(self._variance(counts))
 
-    def add(self, labels: list[str], residual: Floats) -> tuple[BatchOffsets, Indices]:
-        """The offsets with further known rows, and the codes of their batches (row,)."""
+    def add(
+        self, labels: list[str], residual: Floats, weight: Floats
+    ) -> tuple[BatchOffsets, Indices]:
+        """The offsets with further known rows, and the codes of their batches (row,).
+
+        The weight of a row is the variance of all errors divided by that of its own.
+        """
         names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
         number = {name: code for code, name in enumerate(names)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
         n_new = len(names) - len(self.names)
         before = np.append(self.counts, np.zeros(n_new))
         sums = before * np.append(self.means, np.zeros(n_new))
-        counts = before + np.bincount(codes, minlength=len(names))
-        sums += np.bincount(codes, residual, len(names))
+        counts = before + np.bincount(codes, weight, len(names))
+        sums += np.bincount(codes, weight * residual, len(names))
         means = sums / np.maximum(counts, 1e-300)
         return self._replace(names=names, means=means, counts=counts), codes
 
