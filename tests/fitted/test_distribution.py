@@ -1,7 +1,5 @@
 """Predictive distributions: quantiles, distribution functions, densities, and their metrics."""
 
-import copy
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -157,39 +155,7 @@ def test_wrong_arguments_raise(twin):
         TwinRegressor(Ridge()).fit(X, Y).predict_quantiles(X)
 
 
-def test_scores_of_an_earlier_version_are_absolute(twin, tmp_path):
+def test_a_loaded_twin_has_the_same_quantiles(twin, tmp_path):
     save(twin, tmp_path / "m.twin")
     loaded = load(tmp_path / "m.twin")
     np.testing.assert_array_equal(loaded.predict_quantiles(X), twin.predict_quantiles(X))
-    absolute = np.sort(np.abs(loaded.intervals_["scores"]))
-    loaded.intervals_ = {**loaded.intervals_, "scores": absolute}
-    del loaded.intervals_["signed"]
-    save(loaded, tmp_path / "old.twin")
-    old = load(tmp_path / "old.twin")
-    middle = old.predict_quantiles(X, [0.05, 0.5, 0.95])
-    np.testing.assert_allclose(middle[:, 1], old.predict(X))
-    np.testing.assert_allclose(middle[:, 0] + middle[:, 2], 2 * middle[:, 1])
-    calibration = stored_calibration(old)
-    assert calibration.n_rows == 60  # the scores of both signs are of the same rows
-    assert twin.predict_interval(X, 0.98).shape == (80, 2)
-    with pytest.raises(ValueError, match="needs at least 99 calibration rows; there are 60"):
-        old.predict_interval(X, 0.99)
-    shifted = old.predict_interval(X[60:], 0.9, X_shifted=X)
-    np.testing.assert_allclose(shifted.mean(axis=1), old.predict(X[60:]))
-    own = np.abs(Y[60:] - shifted.mean(axis=1)) <= shifted[:, 1] - shifted.mean(axis=1)
-    assert own.mean() > 0.7
-
-
-def test_error_scales_of_an_earlier_version_are_geometric_means(twin, tmp_path):
-    parts = {name: twin.intervals_[name] for name in twin.intervals_}
-    old = copy.copy(twin)
-    old.intervals_ = {k: v for k, v in parts.items() if k not in ("exponents", "codes")}
-    save(old, tmp_path / "old.twin")
-    loaded = load(tmp_path / "old.twin")
-    scale = stored_calibration(loaded).scale
-    mean, std = loaded.predict_raw(X)
-    features = stored_calibration(loaded).neighbors.transform(X, mean)
-    features = np.column_stack([features, mean, std + scale.floor])
-    size = scale.regressor.predict(features) + scale.regressor_floor
-    expected = size ** (2 / 3) * (std + scale.floor) ** (1 / 3)
-    np.testing.assert_allclose(loaded.predict_error_scale(X)[2], expected)

@@ -49,7 +49,7 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
 _SPLIT_SHARE = 0.75  # of the features, where there are few
 # Exponents of the fitted error size and of the model's standard deviation, of which the likeliest
-# are taken; the last ones are those of earlier versions.
+# are taken.
 EXPONENTS = {
     "learned": [(1.0, 0.0), (1.0, 0.125), (2 / 3, 1 / 3)],
     "std": [(0.0, 1.0)],
@@ -284,7 +284,6 @@ class Calibration:
     neighbors: NeighborFeatures
     rows: Indices | None = None  # (score,): among the known rows of the neighbor features
     settings: str = ""  # fingerprint of the settings of the twin that stores it
-    scores_per_row: int = 1  # 2 where both signs of an absolute score count
 
     def __post_init__(self) -> None:
         order = np.argsort(self.scores, kind="stable")
@@ -297,15 +296,9 @@ class Calibration:
         names = [field.name for field in fields(ErrorScale) if field.name in parts]
         scale = ErrorScale(**{name: parts[name] for name in names})
         metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
-        codes = parts.get("codes")  # none in an earlier version
-        columns = parts["columns"].tolist(), metric, [] if codes is None else codes.tolist()
+        columns = parts["columns"].tolist(), metric, parts["codes"].tolist()
         neighbors = NeighborFeatures(anchors_X, anchors_y, *columns)
-        scores, rows, settings = parts["scores"], parts["rows"], parts["settings"]
-        if parts.get("signed"):
-            return cls(scores, scale, neighbors, rows, settings)
-        # of an earlier version, which stored absolute values
-        both = np.concatenate([-scores, scores])
-        return cls(both, scale, neighbors, None if rows is None else np.tile(rows, 2), settings, 2)
+        return cls(parts["scores"], scale, neighbors, parts["rows"], parts["settings"])
 
     def to_dict(self) -> Parts:
         """The parts without the known rows."""
@@ -316,7 +309,6 @@ class Calibration:
             "codes": np.array(self.neighbors.codes, dtype=np.intp),
             "metric": None if learned is None else tuple(learned),
             "scores": self.scores,
-            "signed": True,
             "rows": self.rows,
             "settings": self.settings,
         }
@@ -351,7 +343,7 @@ class Calibration:
     @property
     def n_rows(self) -> int:
         """The number of held-out rows."""
-        return len(self.scores) // self.scores_per_row
+        return len(self.scores)
 
     def ends(self, confidence: float) -> Floats:
         """(2,): scores at the ends of intervals."""
@@ -375,7 +367,6 @@ class Calibration:
         calibrated = anchors[self.rows]
         ratio = likelihood_ratio(calibrated, shifted)
         known, own, (_, upper) = ratio(calibrated), ratio(queries), tails(level)
-        own = self.scores_per_row * own
         low = -weighted_quantiles(-self.scores[::-1], known[::-1], own, upper)
         high = weighted_quantiles(self.scores, known, own, upper)
         return mean[:, None] + scale[:, None] * np.column_stack([low, high])

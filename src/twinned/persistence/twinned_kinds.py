@@ -53,9 +53,8 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
         if (regressor := intervals["regressor"]) is not None:
-            codes = intervals.get("codes")  # none in files of earlier versions
-            n_codes = 0 if codes is None else len(codes)
-            n_features = count_scale_features(len(intervals["columns"]), n_codes)
+            parts = intervals["columns"], intervals["codes"]
+            n_features = count_scale_features(*map(len, parts))
             fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
             at.ensure(fits, f"has an error scale of other features than its {n_features}")
             least = min(tree.tree_.value.min() for tree in regressor.estimators_)
