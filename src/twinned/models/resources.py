@@ -141,5 +141,4 @@ def map_row_blocks(
         with limit_openmp(1):  # which has a limit for each thread
             return function(rows)
 
-    parallel = Parallel(n_jobs=n_jobs, require="sharedmem")
-    return list(parallel(delayed(one)(rows) for rows in blocks))
+    return list(Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(one)(rows) for rows in blocks))

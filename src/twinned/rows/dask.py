@@ -115,8 +115,7 @@ def _rows_of_block(block, call, n_columns):
 def _explain_frame(frame, call, meta, as_array):
     if len(frame) == 0:
         return meta
-    rows = frame.to_numpy() if as_array else frame.reset_index(drop=True)
-    table = call(rows)
+    table = call(frame.to_numpy() if as_array else frame.reset_index(drop=True))
     index = frame.index.take(table["query"].to_numpy())
     table = table.assign(query=_query_labels(index)).set_index(index)
     return table.astype(meta.dtypes.to_dict())

@@ -170,8 +170,7 @@ def table(
         mark = ' class="strong"' if strong is not None and strong[i] else ""
         shown = (f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True))
         rows.append(f"<tr{mark}>{''.join(shown)}</tr>")
-    body = "".join(rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _format(value: Any, spec: str | None) -> str:

@@ -186,5 +186,4 @@ def merge_equal_rows(X: Floats, y: Floats, weight: Floats | None = None) -> tupl
     positive = np.flatnonzero(weight > 0)
     both = np.column_stack([X, y])[positive]
     first, merged_into = distinct_rows(both)
-    sums = np.bincount(merged_into, weights=weight[positive])
-    return positive[first], sums.astype(np.float64)
+    return positive[first], np.bincount(merged_into, weights=weight[positive]).astype(np.float64)

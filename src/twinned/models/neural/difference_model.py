@@ -133,9 +133,8 @@ def block_limits(shape: Shape, budget: MemoryBudget) -> BlockLimits:
     widest = max(shape.hidden_sizes)
     # both orders before and after an activation, and the difference of the two
     pair = 4 * (2 * 2 * widest + widest + shape.n_outputs)
-    most = _CPU_PAIRS if platform() == "cpu" else _GPU_PAIRS
     return BlockLimits(
-        pairs=budget.at_most(most, 2 * pair),
+        pairs=budget.at_most(_CPU_PAIRS if platform() == "cpu" else _GPU_PAIRS, 2 * pair),
         rows=budget.at_most(_MAX_ROWS, 4 * first_layer_bytes(shape)),
     )
 
@@ -421,8 +420,7 @@ class AnchoredNetworks(AnchoredModel):
             limits = block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
-            block = model.matrix(queries.take(rows))
-            grid = (block, anchors, anchors_y, merged_weights)
+            grid = (model.matrix(queries.take(rows)), anchors, anchors_y, merged_weights)
             with on_device(model.device, model.n_jobs):
                 return mean_and_variance(model.networks, model.member_weights, *grid, limits)
 

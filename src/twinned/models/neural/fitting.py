@@ -101,8 +101,7 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
-        first_number = len(fold_members)
-        members = [selection.final_members(settings, first_number) for selection in selections]
+        members = [selection.final_members(settings, len(fold_members)) for selection in selections]
         every = _train_members(config, group, members, max_steps)
         selections = list(map(SettingSelection.refit, selections, members, every))
         trained = [own.take(slice(n_members)) for own in every]

@@ -393,8 +393,7 @@ def scale_validation_rows(estimator, X_val, y_val, table, scale):
         raise ValueError(f"X_val and y_val must be given together, but {missing} is None.")
     matrix, _ = validate_table(estimator, X_val, table.schema, np.dtype(np.float64))
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.y.ndim == 2)
-    features = scale.transform(table.schema.to_rows(matrix)).features
-    return features, y.reshape(len(y), -1)
+    return scale.transform(table.schema.to_rows(matrix)).features, y.reshape(len(y), -1)
 
 
 def _partner_table(pairs, X, rng, learned):
@@ -430,5 +429,4 @@ def tabulate_partners(first: Indices, second: Indices, n_rows: int) -> NDArray[n
     starts = np.cumsum(counts) - counts
     columns = np.arange(int(counts.max())) % np.maximum(counts, 1)[:, None]
     partners = second[order][np.minimum(starts[:, None] + columns, len(order) - 1)]
-    own = np.arange(n_rows)[:, None]
-    return np.where(counts[:, None] > 0, partners, own).astype(np.int32)
+    return np.where(counts[:, None] > 0, partners, np.arange(n_rows)[:, None]).astype(np.int32)

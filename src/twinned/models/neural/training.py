@@ -199,8 +199,7 @@ class MemberTask(NamedTuple):
 
         def step(number, carry):
             parameters, momentum = carry
-            key = fold_in(member.key, number + 1)
-            gradient = jax.grad(self.loss)(parameters, key)
+            gradient = jax.grad(self.loss)(parameters, fold_in(member.key, number + 1))
             update, momentum = _OPTIMIZER.update(gradient, momentum, parameters)
             rate = setting.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
             return _descend(parameters, update, rate, setting.weight_decay), momentum

@@ -214,5 +214,4 @@ def copy_mask(typing_context, source, source_row, target, target_row):
 def _call(builder, name, result_type, arguments):
     """Call an intrinsic of LLVM."""
     function_type = ir.FunctionType(result_type, [argument.type for argument in arguments])
-    function = get_or_insert_function(builder.module, function_type, name)
-    return builder.call(function, arguments)
+    return builder.call(get_or_insert_function(builder.module, function_type, name), arguments)

@@ -219,10 +219,9 @@ class AnchoredTrees:
         if self.masks is not None:
             yield from self.masks
             return
-        size = chunk_size(self._anchors.shape[1])
         masks = (
             build_anchor_masks(self._anchors[rows], self._layout, self._n_ordered)
-            for rows in row_blocks(len(self._anchors), size)
+            for rows in row_blocks(len(self._anchors), chunk_size(self._anchors.shape[1]))
         )
         max_bytes = self.cache_bytes - self.cached_bytes if self.packed is not None else 0
         self.masks = yield from _parts_to_store(masks, max_bytes)
