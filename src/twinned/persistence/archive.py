@@ -111,8 +111,7 @@ def check_digest(members: Mapping[str, bytes], key: bytes | None) -> None:
     expected, stored = json.loads(make_digest(members, key)), from_json(members, DIGEST)
     ensure(stored.get("sha256") == expected["sha256"], "its content does not match its digest")
     if key is not None:
-        signature = str(stored.get("hmac_sha256"))
-        same = hmac.compare_digest(signature, expected["hmac_sha256"])
+        same = hmac.compare_digest(str(stored.get("hmac_sha256")), expected["hmac_sha256"])
         ensure(same, "its signature does not match the key, or it has none")
 
 

@@ -36,8 +36,7 @@ def refusals_of(part: str) -> Iterator[None]:
     try:
         yield
     except RefusedError as error:
-        reason = str(error).removeprefix(_REFUSAL)
-        raise RefusedError(f"{_REFUSAL}{part}: {reason}") from None
+        raise RefusedError(f"{_REFUSAL}{part}: {str(error).removeprefix(_REFUSAL)}") from None
 
 
 class Tensor:

@@ -116,8 +116,7 @@ def add_category_index(
 
     They are compared in the type of the inputs.
     """
-    numbers = np.asarray(categories, dtype=dtype)[None]
-    is_same = values.cast(_NUMBER_TYPES[dtype]).equals(numbers)
+    is_same = values.cast(_NUMBER_TYPES[dtype]).equals(np.asarray(categories, dtype=dtype)[None])
     below_count = np.arange(len(categories), dtype=float)[:, None] - len(categories)
     return is_same @ below_count + float(len(categories))
 

@@ -79,9 +79,8 @@ def assemble(
         graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
     shape = [BATCH] if is_1d else [BATCH, None]
     outputs = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in tensors]
-    constants = list(graph.constants.values())
     proto = helper.make_model(
-        helper.make_graph(graph.nodes, "twinned", infos, outputs, constants),
+        helper.make_graph(graph.nodes, "twinned", infos, outputs, list(graph.constants.values())),
         producer_name="twinned",
         producer_version=__version__,
         ir_version=_IR_VERSION,

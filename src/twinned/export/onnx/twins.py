@@ -277,8 +277,7 @@ class _Layers:
 
     def first(self, rows: Tensor) -> list[Tensor]:
         """Rows of `split_rows` → halves of the first layer for each side."""
-        encoded = rows.columns(range(self._n_encoded))
-        X = _scaled(self._networks.scale, encoded, self._n_encoded)
+        X = _scaled(self._networks.scale, rows.columns(range(self._n_encoded)), self._n_encoded)
         if self._networks.columns is not None:
             X = X.columns(self._networks.columns)
         X = X.cast(FLOAT)
