@@ -303,15 +303,13 @@ class AutoTwinRegressor(BaseTwin):
                     self._calibrate()
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
-            seconds = time.perf_counter() - start
-            _print(f"blend ({method}): RMSE {rmse:.4g}, all in {seconds:.1f} s")
+            _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
 
     def _fit_targets(
         self, data: TrainingRows, names: list[str], batch: Any, seed: int, start: float
     ) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
-        shared = blend_rows(data, self.cv, self.effort, seed)
-        rows = shared.anchors  # with their folds
+        rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
         self.targets_ = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
@@ -612,8 +610,7 @@ class AutoTwinRegressor(BaseTwin):
         if X_shifted is not None:
             raise ValueError("joint=True takes no X_shifted.")
         self.targets_[0].warn_of_shift(X)
-        level = joint_level(self.joint_scores_, confidence)
-        return self.predict_quantiles(X, tails(level), batch)
+        return self.predict_quantiles(X, tails(joint_level(self.joint_scores_, confidence)), batch)
 
     @property
     def target_names_(self) -> list[str]:

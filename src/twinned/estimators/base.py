@@ -552,8 +552,7 @@ class TwinMethods(RegressorMixin):
         """The joint distribution of y, and (sample, row) draws from it."""
         check_integer("n_samples", n_samples)
         with limit_threads(self.n_jobs):
-            queries = self.encode(X, batch=batch)
-            joint = predict_jointly(self.fitted_, queries, self.calibration_)
+            joint = predict_jointly(self.fitted_, self.encode(X, batch=batch), self.calibration_)
             return joint, joint.sample(n_samples, self._generator(random_state))
 
     def _generator(self, random_state):
@@ -759,8 +758,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         metric = None if self._learned_metric is None else LearnedMetric(*self._learned_metric)
         rows = self.anchors_X_, self.anchors_y_, self.anchor_weights_, self.anchor_labels_
         details = self._row_scale(), self._censored_X, metric, self.n_jobs
-        codes = self.anchor_groups_, self.anchor_batches_
-        return Anchors(self._schema, *rows, *details, *codes)
+        return Anchors(self._schema, *rows, *details, self.anchor_groups_, self.anchor_batches_)
 
     def restore_anchors(self) -> None:
         """Make the neighbor index of the anchors now, where predictions need one."""

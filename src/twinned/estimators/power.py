@@ -92,8 +92,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         """
         if len(y) < 2:
             raise ValueError(f"PowerRegressor needs at least 2 rows, not {len(y)}.")
-        folds = row_folds(len(y), min(_FOLDS, len(y)), 0)
-        return self.fit_with_folds(X, y, sample_weight, folds)
+        return self.fit_with_folds(X, y, sample_weight, row_folds(len(y), min(_FOLDS, len(y)), 0))
 
     def fit_with_folds(
         self, X: Floats, y: Floats, sample_weight: Floats | None, folds: Folds

@@ -111,8 +111,7 @@ class TransformedTargetTwin(TransformedTargetRegressor):
     def predict(self, X, return_std=False, batch=None):
         """Predict y; with `return_std`, also the standard deviation, by the delta method."""
         (twin, rows), target = self._prepare(X), self.target_
-        queries = twin.encode(rows, batch=batch)
-        mean = twin.fitted_.squeeze(target.predict(twin.fitted_, queries))
+        mean = twin.fitted_.squeeze(target.predict(twin.fitted_, twin.encode(rows, batch=batch)))
         if not return_std:
             return mean
         return mean, target.slope(mean) * twin.predict(rows, return_std=True, batch=batch)[1]

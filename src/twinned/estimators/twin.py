@@ -294,8 +294,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             options = {"pair_dtype": self._pair_dtype, "multi_output": multi_output}
             data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
             if with_folds and self.cv is not None:
-                given = given_folds(self.cv, data.matrix, data.targets, data.groups)
-                data = data.with_folds(given)
+                data = data.with_folds(given_folds(self.cv, data.matrix, data.targets, data.groups))
             if data.weight is not None:
                 data = data.of_positive_weight()
                 data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
@@ -335,8 +334,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             *self._pair_strategy(len(data), max_pairs, pair_share),
             lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
         )
-        strategy = as_anchor_strategy(self.anchors)
-        anchors = data.take(store_rows(strategy, data.known, rng))
+        anchors = data.take(store_rows(as_anchor_strategy(self.anchors), data.known, rng))
         validation: tuple[TrainingRows, TrainingRows] | None = None
         if X_val is not None or y_val is not None:
             given = self._validate_validation_rows(base, X_val, y_val, data)

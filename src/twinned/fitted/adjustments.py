@@ -67,8 +67,7 @@ def _random_orders(d: int) -> SwitchingPlan:
     rank = np.argsort(orders, axis=1)[:, None]  # (order, 1, feature)
     step = np.arange(d + 1)[:, None]  # how many features are switched
     changes = (1.0 * (step == rank + 1) - (step == rank)) / len(orders)  # (order, step, feature)
-    last = changes[:, d].sum(axis=0)
-    coefficients = np.vstack([changes[:, 1:d].reshape(-1, d), last]).T
+    coefficients = np.vstack([changes[:, 1:d].reshape(-1, d), changes[:, d].sum(axis=0)]).T
     return SwitchingPlan((rank < step[1:d]).reshape(-1, d), coefficients)
 
 

@@ -228,8 +228,7 @@ def _relative_squares(errors: Floats) -> Floats:
     """(row,): squares of errors (row, output) in units of their means; ones where all are 0."""
     squares = errors**2
     mean = squares.mean(axis=0)
-    relative = np.divide(squares, mean, out=np.ones_like(squares), where=mean > 0)
-    return relative.mean(axis=1)
+    return np.divide(squares, mean, out=np.ones_like(squares), where=mean > 0).mean(axis=1)
 
 
 def _nearest(index: NeighborIndex, rows: Floats) -> Indices:

@@ -401,8 +401,7 @@ def store_calibration(twin: Any, calibration: Calibration, groups: Indices | Non
     rows = None if calibration.rows is None else anchors[calibration.rows]
     if groups is not None:
         twin.set_groups(groups[np.argsort(anchors)])
-    stored = replace(calibration, rows=rows, settings=_fingerprint(twin))
-    twin.store_intervals(stored.to_dict())
+    twin.store_intervals(replace(calibration, rows=rows, settings=_fingerprint(twin)).to_dict())
 
 
 def _anchor_of_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:

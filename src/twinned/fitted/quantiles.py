@@ -115,8 +115,7 @@ def _interpolate(x: Floats, knots: Floats, values: Floats, slopes: Floats) -> Fl
 def total_log_density(errors: Floats, scales: Floats) -> float:
     """Sum of the logarithms of the densities of errors with these error scales."""
     scores = errors / scales
-    distribution = ScoreDistribution.of(np.sort(scores))
-    return float(np.sum(distribution.log_density(scores) - np.log(scales)))
+    return float(np.sum(ScoreDistribution.of(np.sort(scores)).log_density(scores) - np.log(scales)))
 
 
 def check_confidence(confidence: object, n: int, rows: str = "calibration rows") -> float:
@@ -192,8 +191,7 @@ def weighted_quantiles(
     sums = np.cumsum(weights)
     needed = level * (sums[-1] + query_weights)
     # the margin is for rounding, which must not skip a score
-    rank = np.searchsorted(sums, needed * (1 - 1e-12))
-    return np.append(scores, np.inf)[rank]
+    return np.append(scores, np.inf)[np.searchsorted(sums, needed * (1 - 1e-12))]
 
 
 def likelihood_ratio(known: Floats, target: Floats) -> Callable[[Floats], Floats]:

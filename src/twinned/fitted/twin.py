@@ -232,8 +232,7 @@ class LocalErrors:
         rows, known = self.held_out, self.anchors.take(self.held_out)
         errors = [self.errors[rows] - self.predict(power, rows)]
         errors += [known.y - each[rows] for each in nearest]
-        best = clearly_lowest(errors, known.X, known.weights)
-        return (None, *N_NEAREST)[best]
+        return (None, *N_NEAREST)[clearly_lowest(errors, known.X, known.weights)]
 
 
 def check_predictions(values: Floats) -> Floats:
@@ -356,8 +355,7 @@ class QueryBlock:
             weights = self._process_weights(strategy)
         elif not is_uniform:
             mean = twin.squeeze(twin.mean_of_members(self.estimates))
-            given = strategy(self.distances(), mean, indices)
-            weights = check_anchor_weights(given, indices.shape)
+            weights = check_anchor_weights(strategy(self.distances(), mean, indices), indices.shape)
         if sample_weights is None:
             return weights
         of_anchors = sample_weights[indices] * (1.0 if weights is None else weights)
@@ -479,8 +477,7 @@ class FittedTwin:
         """
 
         def call(block: QueryBlock) -> Result:
-            estimates = block.anchor_estimates(transform)
-            weighted = block.anchor_indices, estimates, block.anchor_shares
+            weighted = block.anchor_indices, block.anchor_estimates(transform), block.anchor_shares
             distances = np.empty((0, 0)) if metric is None else block.distances(metric)
             return function(block.rows, AnchorEstimates(*weighted, distances))
 

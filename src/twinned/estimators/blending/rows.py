@@ -184,8 +184,7 @@ def impute_folds(rows: TrainingRows) -> dict[int, Floats]:
     for fold in (-1, *range(rows.n_folds)):
         training = rows.without(fold)
         assert training.bounds is not None, "there are censored rows"
-        features = training.rows.features
-        imputed = impute_target(features, training.bounds, training.weight, similar)
+        imputed = impute_target(training.rows.features, training.bounds, training.weight, similar)
         values[fold], similar = imputed.y, similar or imputed
     return values
 

@@ -58,8 +58,7 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     >>> bagged_greedy_selection(np.tile([[1.0, -1.0, 9.0], [1.0, -1.0, -9.0]], (50, 1)))
     array([0.5, 0.5, 0. ])
     """
-    rng = np.random.RandomState(0)
-    draws = rng.randint(len(errors), size=(_BAGS, len(errors)))
+    draws = np.random.RandomState(0).randint(len(errors), size=(_BAGS, len(errors)))
     limits = _GREEDY_ROUNDS, _GREEDY_GAIN
     selected = [greedy_selection(errors[rows], *limits, stop_early=True) for rows in draws]
     weights: Floats = np.mean(selected, axis=0)
