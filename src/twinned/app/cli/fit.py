@@ -142,8 +142,7 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blend")
         arguments = {"X": data.X, "y": data.y, "groups": data.groups, **data.arguments}
-        rows = DiagnosedRows.validate(blend, transform, **arguments)
-        rows.fit(blend, transform, options.seconds)
+        DiagnosedRows.validate(blend, transform, **arguments).fit(blend, transform, options.seconds)
         recommendation, twin = choose_model(blend, transform)
     return LogTargetRegressor.around(twin) if options.log_target else twin, {
         "check": None,

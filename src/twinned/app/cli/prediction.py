@@ -287,8 +287,7 @@ def output_result(
             facts[name] = [None if x in (math.inf, -math.inf) or x != x else x for x in values]
         print_result(facts, "", as_json=True)
     else:
-        content = to_csv({**copied, **plain_values(columns)}, options.digits)
-        typer.echo(content.decode(), nl=False)
+        typer.echo(to_csv({**copied, **plain_values(columns)}, options.digits).decode(), nl=False)
 
 
 def _is_excel(path: Path) -> bool:

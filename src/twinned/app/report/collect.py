@@ -243,14 +243,13 @@ def comparable_rows(
     records, content = shown.to_dict("records"), []
     for row, cases in zip(rows.tolist(), map(summarize_features, found), strict=True):
         values = decode_row(anchors, row, names, fitted.batches)
-        prediction = float(table["prediction"][row])
         content.append(
             {
                 **records[row],
                 "applicability": applicability.get(row),
                 "values": {name: values[name] for name in cases.cases[0].values},
                 **cases.as_dict(),
-                "grid": asdict(make_grid(values, prediction, cases)),
+                "grid": asdict(make_grid(values, float(table["prediction"][row]), cases)),
             }
         )
     return content

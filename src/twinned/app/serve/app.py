@@ -262,8 +262,7 @@ def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Ser
 
         def _start_timer(self, transport: asyncio.Transport) -> None:
             if self._timer is None:  # of a connection that is closed by then, `abort` does nothing
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(read_seconds, transport.abort)
+                self._timer = asyncio.get_running_loop().call_later(read_seconds, transport.abort)
 
     return uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="warning"))
 

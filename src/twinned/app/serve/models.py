@@ -251,8 +251,7 @@ class RequestSchema:
         if location[:1] == ("confidence",):
             return BadRequest(f"confidence must lie between 0 and 1, but is {shown}.")
         if kind == "extra_forbidden":
-            unknown = short_repr(location[0])
-            return BadRequest(f'{unknown} is unknown; use "rows" and "confidence".')
+            return BadRequest(f'{short_repr(location[0])} is unknown; use "rows" and "confidence".')
         if kind == "too_short":
             return BadRequest("there are no rows.")
         if kind == "too_long":
@@ -419,10 +418,9 @@ def openapi_description(name: str, target: str, schema: RequestSchema) -> Json:
         ref_template="#/components/schemas/{model}",
         schema_generator=_SchemaGenerator,
     )
-    paths = files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")
     return {
         "openapi": "3.1.0",
         "info": {"title": f"Predictions of {target} ({name})", "version": __version__},
-        "paths": json.loads(paths),
+        "paths": json.loads(files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")),
         "components": {"schemas": definitions["$defs"]},
     }

@@ -137,8 +137,7 @@ def _check_notation(table: Table, name: str) -> None:
     """Raise a ValueError for a column whose decimal sign cannot be detected."""
     sign = table.number_format(name).ambiguous
     if sign:
-        cells = enumerate(table.column(name))
-        row, cell = next((row, cell) for row, cell in cells if sign in cell)
+        row, cell = next((row, cell) for row, cell in enumerate(table.column(name)) if sign in cell)
         number = float(cell.lstrip("<>≤≥= ").replace(sign, "").replace("−", "-"))
         meanings = f"{quoted(cell)} is {number / 1000:g} or {number:g}"
         give = f"give --decimal '{sign}' or --thousands '{sign}'"

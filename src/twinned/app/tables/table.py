@@ -125,8 +125,7 @@ class Table:
         """
         names = [f"{self.line_word} {line}" for line in self.lines]
         cells = names if label is None else self.column(label)
-        pairs = zip(names, cells, strict=True)
-        return [name if is_missing(cell) else cell for name, cell in pairs]
+        return [name if is_missing(cell) else cell for name, cell in zip(names, cells, strict=True)]
 
     def location(self, row: int, name: str) -> str:
         """Description of the position of a cell, for messages."""
