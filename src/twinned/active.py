@@ -254,8 +254,7 @@ def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
     if strategy == THOMPSON:
         return candidates[best_of_samples(samples)]
     # where no sample improves, candidates come in the order of their own expected improvement
-    reached = of_waiting.max(axis=1, initial=best_y)
-    return candidates[improve_in_turn(samples, reached, n, first)]
+    return candidates[improve_in_turn(samples, of_waiting.max(axis=1, initial=best_y), n, first)]
 
 
 def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:

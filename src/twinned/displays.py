@@ -442,10 +442,9 @@ def describe_adjustments(names: list[str], values: Floats, most: int) -> str:
     'area +12, age −3.46'
     """
     sizes, names = np.abs(values), [shorten(name, _MAX_LABEL) for name in names]
-    order = np.argsort(-sizes, kind="stable")[:most]
     return ", ".join(
         f"{names[i]} {'+' if values[i] > 0 else '−'}{format_significant(sizes[i])}"
-        for i in order
+        for i in np.argsort(-sizes, kind="stable")[:most]
         if sizes[i] > _LEAST_SHARE * sizes.max()
     )
 

@@ -139,8 +139,7 @@ class CheckedTable:
         """Return the table, or random rows of a large one in their order."""
         if self.n_rows <= _MAX_ROWS:
             return self
-        rows = np.random.RandomState(0).permutation(self.n_rows)[:_MAX_ROWS]
-        return self.take(np.sort(rows))
+        return self.take(np.sort(np.random.RandomState(0).permutation(self.n_rows)[:_MAX_ROWS]))
 
 
 def check_diagnosable(y: ArrayLike, n: int) -> Floats:

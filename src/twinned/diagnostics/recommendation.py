@@ -73,8 +73,7 @@ def choose_model(
     kind = "error of the logarithm" if transform.is_log else "error"
     members, conclusion, reason, twins = recommend(blend, kind)
     twin = blend.select_members(members).set_params(verbose=0)
-    table = twin.out_of_fold()
-    predicted, y = table[["prediction", "y"]].to_numpy().T
+    predicted, y = twin.out_of_fold()[["prediction", "y"]].to_numpy().T
     if failure := describe_failure(predicted, y, fold_means(twin, twin.fitted_.known_y)):
         return Recommendation(members, NO_PREDICTION, failure, ""), twin
     if twin.local_power_:

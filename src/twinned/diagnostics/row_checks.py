@@ -507,8 +507,7 @@ def order_correlation(sample: CheckedTable, residual: Floats) -> tuple[float, fl
     gaps = np.abs(sample.distances[:-1] - sample.distances[row, row + 1][:, None])
     gaps[np.abs(np.arange(n) - row[:, None]) <= _NEAR_ROWS] = np.inf
     controls = np.argpartition(gaps, _N_CONTROLS - 1, axis=1)[:, :_N_CONTROLS]
-    beyond = scores[:-1] * (scores[1:] - scores[controls].mean(axis=1))
-    mean, error = _mean_and_error(beyond)
+    mean, error = _mean_and_error(scores[:-1] * (scores[1:] - scores[controls].mean(axis=1)))
     return mean, mean / error
 
 

@@ -236,8 +236,7 @@ def anchor_curve(X, y, twin=None, *, cross_validation=None):
     rng, sizes, predictions = np.random.RandomState(0), _counts_of_folds(cv), []
     for anchors, estimates in cv.anchor_estimates:
         order = np.argsort(anchors, axis=1)[:, rng.permutation(anchors.shape[1])]
-        drawn = np.take_along_axis(estimates, order, axis=1)
-        predictions.append(_means_of_first(drawn, sizes))
+        predictions.append(_means_of_first(np.take_along_axis(estimates, order, axis=1), sizes))
     errors = _errors(cv, cv.query_rows, predictions)
     means = errors.mean(axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
@@ -443,8 +442,7 @@ def loop_check(X, y, twin=None, *, cross_validation=None):
     numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
     shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
     numbers |= {"std_correlation": of_std, "loop_correlation": of_loops}
-    summary = _describe_ranking(*better)
-    return CheckResult("loops", _RANKING_TITLE, summary, numbers, cv.name, shown)
+    return CheckResult("loops", _RANKING_TITLE, _describe_ranking(*better), numbers, cv.name, shown)
 
 
 def _describe_ranking(correlation: float, name: str) -> str:
