@@ -66,13 +66,7 @@ from twinned.pairing.pairs import (
     check_drawn_pairs,
     draw_by_weight,
 )
-from twinned.rows.folds import (
-    draw_folds,
-    encode_groups,
-    equal_features,
-    given_folds,
-    held_out_rows,
-)
+from twinned.rows.folds import draw_folds, encode_groups, equal_features, given_folds, held_out_rows
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows

@@ -40,11 +40,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.quantiles import half_widths, total_log_density
 from twinned.fitted.twin import LocalErrors
-from twinned.models.measurement_errors import (
-    expected_sizes,
-    remaining_std,
-    remaining_variances,
-)
+from twinned.models.measurement_errors import expected_sizes, remaining_std, remaining_variances
 from twinned.models.resources import one_thread_if_remote
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.formatting import details, paragraph, preformatted, table, view

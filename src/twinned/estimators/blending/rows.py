@@ -11,13 +11,7 @@ import numpy as np
 
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
-from twinned.rows.folds import (
-    distinct_rows,
-    draw_folds,
-    encode_groups,
-    equal_features,
-    given_folds,
-)
+from twinned.rows.folds import distinct_rows, draw_folds, encode_groups, equal_features, given_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_integer

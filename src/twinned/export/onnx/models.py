@@ -93,11 +93,7 @@ def assemble(
 
 
 def _add_outputs(
-    model: Model,
-    matrix: Tensor,
-    confidence: float | None,
-    needs_std: bool,
-    target: TargetTransform,
+    model: Model, matrix: Tensor, confidence: float | None, needs_std: bool, target: TargetTransform
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
     if isinstance(model, AutoTwinRegressor) and model.targets_:
