@@ -117,15 +117,10 @@ class Anchors:
 
     def take(self, rows: Indices) -> Anchors:
         """Some of the anchors."""
-        return replace(
-            self,
-            X=self.X[rows],
-            y=self.y[rows],
-            weights=None if self.weights is None else self.weights[rows],
-            labels=None if self.labels is None else [self.labels[i] for i in rows],
-            groups=None if self.groups is None else self.groups[rows],
-            batch=None if self.batch is None else self.batch[rows],
-        )
+        names = "X", "y", "weights", "groups", "batch"
+        parts = ((name, vars(self)[name]) for name in names)
+        taken: dict[str, Any] = {name: part if part is None else part[rows] for name, part in parts}
+        return replace(self, **taken, labels=self.labels and [self.labels[i] for i in rows])
 
     @cached_property
     def rows(self) -> Rows:

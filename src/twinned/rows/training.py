@@ -177,18 +177,14 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold, self.y_std]
-        weight, groups, fold, y_std = (None if part is None else part[rows] for part in optional)
+        names = "matrix", "y", "weight", "groups", "fold", "y_std"
+        parts = ((name, vars(self)[name]) for name in names)
+        taken: dict[str, Any] = {name: part if part is None else part[rows] for name, part in parts}
         table_rows, labels, training = self.table_rows, self.labels, self.fold_training
         return replace(
             self,
-            matrix=self.matrix[rows],
-            y=self.y[rows],
-            weight=weight,
+            **taken,
             bounds=self.bounds and self.bounds.take(rows),
-            groups=groups,
-            fold=fold,
-            y_std=y_std,
             fold_training=None if training is None else training[:, rows],
             table_rows=table_rows[rows] if len(table_rows) else table_rows,
             labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
