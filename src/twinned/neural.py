@@ -21,6 +21,7 @@ from twinned.models.neural.problem import build_problem
 from twinned.models.resources import one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "NeuralTraining", "TwinNeuralRegressor", "fit_many"]
+_PARTS = ("X", "y", "sample_weight", "X_val", "y_val", "y_lower", "y_upper")  # of a problem
 
 
 def fit_many(estimator, problems):
@@ -52,7 +53,7 @@ def fit_many(estimator, problems):
     for one, problem in pairs:
         if not isinstance(one, (TwinNeuralRegressor, NeuralRegressor)):
             raise TypeError(f"fit_many takes neural estimators, not {type(one).__name__}.")
-        if not 2 <= len(problem) <= 7:
+        if not 2 <= len(problem) <= len(_PARTS):
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
     if not pairs:
         return []
@@ -90,5 +91,6 @@ def _build(pairs):
     learn, built = MetricCache(), []
     for estimator, problem in pairs:
         model = clone(estimator)
-        built.append((model, build_problem(model, *problem, learn=learn)))
+        arguments = dict(zip(_PARTS, problem, strict=False))
+        built.append((model, build_problem(model, **arguments, learn=learn)))
     return built

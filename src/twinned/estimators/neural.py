@@ -70,7 +70,8 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        return self._fit_problem(X, y, sample_weight, X_val, y_val, y_lower, y_upper)
+        ends = {"y_lower": y_lower, "y_upper": y_upper}
+        return self._fit_problem(X, y, sample_weight, X_val, y_val, **ends)
 
     def fit_with_folds(self, X, y, sample_weight, folds, **bounds):
         """Fit with given folds, for comparable out-of-fold predictions."""

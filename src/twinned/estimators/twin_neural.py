@@ -124,8 +124,9 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         `batch` and `y_std` are as in `TwinRegressor`.
         """
         targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
-        with restore_on_failure(self), targets as (y, *bounds):
-            return self._fit_problem(X, y, sample_weight, X_val, y_val, *bounds, y_std)
+        with restore_on_failure(self), targets as (y, lower, upper):
+            known = {"y_lower": lower, "y_upper": upper, "y_std": y_std}
+            return self._fit_problem(X, y, sample_weight, X_val, y_val, **known)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and store the anchors."""

@@ -29,12 +29,9 @@ MAX_RELEVANT_FEATURES = 60
 """Number of features of a wide table that the settings without `all_features` use."""
 
 
-def make_training_rows(
-    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, y_std=None, unlabelled=False
-):
-    """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
-    arguments = (X, y, sample_weight, None, y_lower, y_upper, y_std)
-    given = validate_training_rows(estimator, *arguments, multi_output=True, unlabelled=unlabelled)
+def make_training_rows(estimator, *arguments, **options):
+    """Return the `TrainingRows` of the arguments of `validate_training_rows`."""
+    given = validate_training_rows(estimator, *arguments, multi_output=True, **options)
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
@@ -282,27 +279,17 @@ class TrainingProblem:
 
 
 def build_problem(
-    estimator,
-    X,
-    y,
-    sample_weight=None,
-    X_val=None,
-    y_val=None,
-    y_lower=None,
-    y_upper=None,
-    y_std=None,
-    *,
-    folds=None,
-    learn=None,
+    estimator, X, y, sample_weight=None, X_val=None, y_val=None, folds=None, learn=None, **known
 ):
     """Return the `TrainingProblem` of the arguments of `fit`, which are validated.
 
+    `known` are `y_lower`, `y_upper` and `y_std`.
     `folds` are given ones of the rows of the table; None draws them. Problems that share `learn`,
     a `MetricCache`, learn the relevance of equal rows once.
     """
     options = resolve_options(estimator)
-    given = X, y, sample_weight, y_lower, y_upper, y_std, options.loop_weight > 0
-    table = make_training_rows(estimator, *given).with_folds(folds)
+    known["unlabelled"] = options.loop_weight > 0
+    table = make_training_rows(estimator, X, y, sample_weight, **known).with_folds(folds)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
