@@ -12,7 +12,6 @@ import pandas as pd
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.utils import Tags, check_consistent_length
-from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
@@ -242,26 +241,20 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper, batch, y_std)
+        ends = {"y_lower": y_lower, "y_upper": y_upper}
+        return self.fit_blend(X, y, sample_weight, groups, batch, y_std, **ends)
 
     def fit_blend(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        y_lower=None,
-        y_upper=None,
-        batch=None,
-        y_std=None,
-        *,
-        calibrate=True,
+        self, X, y, sample_weight=None, groups=None, batch=None, y_std=None, calibrate=True, **ends
     ):
-        """`fit`; without calibration, `select_members` makes intervals."""
+        """`fit`; without calibration, `select_members` makes intervals.
+
+        `ends` are `y_lower` and `y_upper`.
+        """
         start = time.perf_counter()
         several = target_names(y)
         own_batch = None if several else batch  # offsets of several targets differ
-        targets = self.without_offsets(own_batch, X, y, sample_weight, y_lower, y_upper)
+        targets = self.without_offsets(own_batch, X, y, sample_weight, **ends)
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1), targets as (y, *bounds):
             self.check_parameters()
@@ -520,7 +513,6 @@ class AutoTwinRegressor(BaseTwin):
         return selected
 
     def _fit_record(self) -> FitRecord:
-        check_is_fitted(self)
         self.require_single_target()
         if not hasattr(self, "_record"):
             raise AttributeError("The model was loaded or has new anchors; fit it again.")

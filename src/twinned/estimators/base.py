@@ -592,7 +592,8 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         return not self.targets_ and self.anchors_y_.ndim == 1
 
     def require_single_target(self) -> None:
-        """Raise where the model has several targets."""
+        """Raise where the model is not fitted or has several targets."""
+        check_is_fitted(self)
         if self.targets_:
             n = len(self.targets_)
             raise ValueError(f"The model has {n} targets; use one of them: model.targets_[0].")
@@ -609,7 +610,6 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     @property
     def fitted_(self) -> FittedTwin:
         """The difference model with its anchors, for the present parameters."""
-        check_is_fitted(self)
         self.require_single_target()
         fitted = FittedTwin(
             model=self._make_model(),
@@ -634,7 +634,6 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
 
     def encode(self, X, schema=None, batch=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
-        check_is_fitted(self)
         self.require_single_target()
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
