@@ -120,7 +120,7 @@ class PublishedTwin(TwinNeuralRegressor):
     hidden_sizes, effort, training = (128, 128), "balanced", None
     weights, loop_weight = "uniform", 0.0
     categorical_features, memory_limit = None, "512MB"
-    fit = PublishedNetwork.fit
+    fit = PublishedNetwork.fit  # type: ignore[assignment]  # without batch and y_std
 
     def __init__(
         self,
