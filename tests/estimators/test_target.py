@@ -102,7 +102,7 @@ def test_the_transformation_is_chosen_by_errors_of_y():
     assert choose_transform(X, Y, rows) == "log"
     assert choose_transform(X, LOG_Y + 5, rows) is None
     cube_root = X[:, 0] + 0.1 * X[:, 1] + 1
-    assert choose_transform(X, cube_root**3, rows, None, np.arange(70) // 2) == "power"
+    assert choose_transform(X, cube_root**3, rows, groups=np.arange(70) // 2) == "power"
 
 
 @pytest.mark.usefixtures("quick_choice")

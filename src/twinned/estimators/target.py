@@ -83,8 +83,9 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
         if name == "auto":
-            given = [fit_params.get(part) for part in ("sample_weight", "groups", "batch")]
-            name = choose_transform(X, bounds.lower, rows, *given)
+            parts = ("sample_weight", "groups", "batch")
+            given = {part: fit_params[part] for part in parts if fit_params.get(part) is not None}
+            name = choose_transform(X, bounds.lower, rows, **given)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         if y_std is not None:
@@ -195,27 +196,19 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(
-    X: Any,
-    y: Floats,
-    rows: Indices,
-    sample_weight: Any = None,
-    groups: Any = None,
-    batch: Any = None,
-) -> str | None:
+def choose_transform(X: Any, y: Floats, rows: Indices, **given: Any) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
-    It is chosen by these rows.
+    It is chosen by these rows. `given` are further arguments of `fit`, one value for each row.
     """
     from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
 
     if y.size > len(y):
         raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
-    check_consistent_length(X, y, sample_weight, groups, batch)
+    check_consistent_length(X, y, *given.values())
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
     X, y = safe_indexing(X, rows), y.ravel()[rows]
-    given = {"sample_weight": sample_weight, "groups": groups, "batch": batch}
-    options = {name: safe_indexing(own, rows) for name, own in given.items() if own is not None}
+    options = {name: safe_indexing(own, rows) for name, own in given.items()}
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
