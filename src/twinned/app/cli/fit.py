@@ -121,10 +121,7 @@ def _fit_targets(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator
         model.fit(data.X, pd.DataFrame(data.y, columns=options.targets), groups=data.groups)
     boards = [comparison_table(each, each, IDENTITY, {}) for each in model.targets_]
     return model, {
-        "check": None,
-        "seconds": round(time.perf_counter() - start, 3),
-        "effort": options.effort,
-        "budget": options.seconds,
+        **_blend_facts(options, start),
         "summary": "",
         "leaderboard": dict(zip(options.targets, map(leaderboard_content, boards), strict=True)),
         "skipped": {
@@ -145,10 +142,7 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
         DiagnosedRows.validate(blend, transform, **arguments).fit(blend, transform, options.seconds)
         recommendation, twin = choose_model(blend, transform)
     return LogTargetRegressor.around(twin) if options.log_target else twin, {
-        "check": None,
-        "seconds": round(time.perf_counter() - start, 3),
-        "effort": options.effort,
-        "budget": options.seconds,
+        **_blend_facts(options, start),
         "summary": recommendation.summary,
         "conclusion": recommendation.conclusion,
         "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
@@ -156,6 +150,12 @@ def _fit_blend(options: FitOptions, data: TrainingData) -> tuple[BaseEstimator, 
         "skipped": blend.skipped_,
         "batches": batch_content(twin),
     }
+
+
+def _blend_facts(options: FitOptions, start: float) -> Facts:
+    """Return what is printed of every blend, whose fit began at `start`."""
+    seconds = round(time.perf_counter() - start, 3)
+    return {"check": None, "seconds": seconds, "effort": options.effort, "budget": options.seconds}
 
 
 def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:

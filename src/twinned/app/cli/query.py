@@ -44,10 +44,9 @@ def _select_rows(
         reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
         pending, _ = loaded.read(read_table(options.pending, reading, loaded.names or ()))
     best = _best_value(options, loaded)
+    batch, seed = options.batch, options.seed
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
-    batch = options.batch
-    goal |= {"pending": pending, "batch": batch, "random_state": options.seed}
-    selected = query(twin, X, options.n, **goal)
+    selected = query(twin, X, options.n, **goal, pending=pending, batch=batch, random_state=seed)
     chosen = safe_indexing(X, selected)
     _, std = twin.predict_error(chosen, batch)
     mean = loaded.model.predict(chosen, batch=batch)
