@@ -206,8 +206,7 @@ def diagnose(
     own = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std, "groups": groups, "batch": batch}
     data = DiagnosedRows.validate(blend, transform, X=X, y=y, **own)
     progress("checking the data")
-    known = data.take(data.known)
-    findings = _check_rows(known, X_new, log_target)
+    findings = _check_rows(data.take(data.known), X_new, log_target)
     data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
