@@ -117,6 +117,7 @@ def test_known_rows_of_a_new_batch(folder):
     assert "has limits of 'y'" in refused(*arguments, folder / "limits.csv")
 
 
+@pytest.mark.slow
 def test_partitions_know_batches(folder):
     options = "--workers", "1", "--known", folder / "known.csv", "-o"
     run("predict", folder / "m.twin", folder / "new.csv", *options, folder / "parts")

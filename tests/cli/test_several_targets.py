@@ -92,6 +92,7 @@ def test_predict_has_columns_of_each_target(fitted, tmp_path):
     assert taken.exit_code == 2
 
 
+@pytest.mark.slow
 def test_predict_partitions(fitted, tmp_path):
     table, path, _ = fitted
     (tmp_path / "in").mkdir()

@@ -74,7 +74,9 @@ def test_groups_with_levels_of_their_own_are_found(rng):
     assert not list(find_optimistic_folds(compare_folds(X, y, rng.permutation(groups))))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))]
+)
 def test_random_times_are_not_found(seed):
     rng = np.random.RandomState(seed)
     X = rng.normal(size=(200, 3))

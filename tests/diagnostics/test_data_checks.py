@@ -325,7 +325,7 @@ def test_logarithm_is_suggested_where_it_helps(table, rng):
         assert suggest_logarithm(X, other) is None
 
 
-@pytest.mark.parametrize("is_category", [True, False])
+@pytest.mark.parametrize("is_category", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_batches_with_offsets_are_found(table, rng, is_category):
     X, y = table
     codes = rng.permutation(np.arange(200) % 12)
@@ -353,6 +353,7 @@ def test_smooth_effects_of_whole_numbers_are_no_batches(table, rng):
     assert not list(check_batches(CheckedTable.encode(X, y.to_numpy())))
 
 
+@pytest.mark.slow
 def test_batches_of_different_scale(table, rng):
     X, y = table
     batch = rng.choice(["a", "b", "c"], 200)

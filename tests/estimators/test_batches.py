@@ -277,6 +277,11 @@ def test_a_factor_of_a_batch_is_an_offset_of_the_logarithm():
     model.fit(X, np.exp(y), batch=batch)
     assert rmse(np.log(model.predict(X, batch=batch)), y) < 0.25
     assert (model.predict_interval(X, batch=batch) > 0).all()
+
+
+@pytest.mark.slow
+def test_the_logarithm_is_chosen_for_factors_of_batches():
+    X, y, batch, _ = make_table(spread=0.5)
     auto = TransformedTargetTwin(TwinRegressor(Ridge()), target_transform="auto")
     assert auto.fit(X, np.exp(2 * y), batch=batch).target_transform_ == "log"
 

@@ -186,7 +186,7 @@ def joint_coverage(intervals, Y):
     return np.mean(((intervals[..., 0] <= Y) & (intervals[..., 1] >= Y)).all(axis=1))
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.9])
+@pytest.mark.parametrize("correlation", [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_joint_intervals_cover_all_targets(correlation):
     coverages = []
     for seed in range(3):
