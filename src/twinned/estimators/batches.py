@@ -80,7 +80,7 @@ class BatchMethods:
             std = np.maximum(predict_error(fitted, queries, self.calibration_)[1], 1e-290)
             weight = np.clip((batches.within / std) ** 2, 1e-3, _MAX_WEIGHT)
         batches, codes = batches.add(names, y - predicted, weight)
-        known_y = anchors.y + fitted.anchor_offsets - batches.offsets[anchors.batch]
+        known_y = fitted.known_y - batches.offsets[anchors.batch]
         anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
         return batches, anchors, y - batches.offsets[codes]
 

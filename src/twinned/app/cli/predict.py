@@ -81,7 +81,7 @@ def _predict_many(options: PredictOptions) -> None:
 def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
     fitted = loaded.twin.fitted_
-    known_y = loaded.transform.invert(fitted.anchors.y + fitted.anchor_offsets)
+    known_y = loaded.transform.invert(fitted.known_y)
     possible = TargetRange.of(loaded.target, known_y)
     beyond = possible.describe_beyond(low, high)
     if not beyond:

@@ -72,7 +72,7 @@ class PredictionService:
         `allow_missing` is whether values may be missing.
         """
         calibration = self._calibration
-        known_y = self._twin.anchors_y_ + self._twin.fitted_.anchor_offsets
+        known_y = self._twin.fitted_.known_y
         possible = TargetRange.of(self.target, self._target.invert_known(known_y))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
