@@ -141,6 +141,25 @@ def test_a_new_batch_needs_a_few_anchors(kind, blend):
     assert after < 1.3 * again_error
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_added_anchors_correct_the_predictions_near_them(steps, blend, tmp_path):
+    X, _, _, _ = make_table()
+    rng = np.random.RandomState(3)
+    new = rng.uniform(1.5, 2.5, (40, X.shape[1]))  # beyond the training rows
+    truth = blend.predict(new) + np.sin(2 * new[:, 0]) + 5.0
+    model = blend
+    for part in np.array_split(np.arange(20), steps):
+        model = model.add_anchors(new[part], truth[part], batch="new")
+    residual = truth[20:] - blend.predict(new[20:])
+    after = rmse(model.predict(new[20:], batch="new"), truth[20:])
+    assert after < 0.6 * np.std(residual)  # an offset alone leaves the standard deviation
+    far = model.predict(X, batch="lab 1") - blend.predict(X, batch="lab 1")
+    assert np.abs(far).max() < 0.5 * np.std(residual)
+    twinned.save(model, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    np.testing.assert_array_equal(loaded.predict(new, batch="new"), model.predict(new, batch="new"))
+
+
 def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
     X, y, batch, _ = make_table()
     rows = np.flatnonzero(batch == "lab 2")[:5]

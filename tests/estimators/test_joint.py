@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from twinned.fitted.sampling import ErrorFeatures, JointPrediction, probability_positive
+from twinned.fitted.sampling import (
+    ErrorFeatures,
+    ErrorProcess,
+    JointPrediction,
+    probability_positive,
+)
 from twinned.rows.neighbors import LearnedMetric
 
 METRIC = LearnedMetric(np.full(2, 0.5), np.ones(2), np.array([0.3, 2.0]), 0.05, np.ones(2))
@@ -17,7 +22,7 @@ def features(n_rows=6, n_functions=4, seed=0):
         rng.uniform(size=(9, 2)),
     )
     deviations[-1] = 0.0
-    return deviations, rows, known, ErrorFeatures.of(deviations, rows, known, METRIC)
+    return deviations, rows, known, ErrorFeatures.of(deviations, rows, ErrorProcess(known, METRIC))
 
 
 def matern(a, b):
@@ -47,7 +52,7 @@ def test_correlation_is_the_mean_of_anchors_process_and_independence():
 
 def test_paired_correlation_is_that_of_both_rows_together():
     deviations, rows, known, found = features()
-    other = ErrorFeatures.of(deviations[::-1], rows[::-1], known, METRIC)
+    other = ErrorFeatures.of(deviations[::-1], rows[::-1], ErrorProcess(known, METRIC))
     both = ErrorFeatures(*(np.concatenate(parts) for parts in zip(found, other, strict=True)))
     n = len(rows)
     expected = both.correlation()[np.arange(n), n + np.arange(n)]
@@ -66,3 +71,18 @@ def test_samples_have_the_stated_moments():
 @pytest.mark.parametrize(("mean", "expected"), [(-1.0, 0.0), (0.0, 0.5), (1.0, 1.0)])
 def test_probability_without_deviation_is_certain(mean, expected):
     assert probability_positive(np.array([mean]), np.zeros(1)) == expected
+
+
+def test_coefficients_give_sums_of_conditional_covariances():
+    rng = np.random.RandomState(1)
+    known, rows, others = (rng.uniform(size=(n, 2)) for n in (9, 4, 6))
+    process, values = ErrorProcess(known, METRIC), rng.normal(size=4)
+    explained = process.explained(METRIC.in_length_scales(rows))
+    coefficients = process.coefficients(explained, values)
+    to_all = np.array([[matern(x, a) for a in [*known, *rows]] for x in others])
+    prior = np.array([[matern(a, b) for b in known] for a in known])
+    inverse = np.linalg.inv(prior + (METRIC.noise + 1e-8) * np.eye(9))
+    to_known = [np.array([[matern(a, b) for b in known] for a in part]) for part in (others, rows)]
+    covariance = np.array([[matern(a, b) for b in rows] for a in others])
+    covariance -= to_known[0] @ inverse @ to_known[1].T
+    np.testing.assert_allclose(to_all @ coefficients, covariance @ values, atol=1e-9)

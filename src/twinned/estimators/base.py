@@ -638,7 +638,10 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
         offset, widening = self.offsets_of(batch, len(matrix))
-        return Queries(schema, self._anchors.scale, matrix, offset, widening)
+        queries = Queries(schema, self._anchors.scale, matrix, offset, widening)
+        if offset is None:
+            return queries
+        return replace(queries, offset=offset + self.expected_errors(queries))
 
     def with_symmetric(self, symmetric: bool) -> Self:
         """The same fitted twin, evaluated in both orders of a pair or in one."""
@@ -654,15 +657,17 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1
         where the fit had sample weights, and are groups of one row. A model with batches needs
         their `batch`, a label for all or for each: the offset of a new batch is estimated from
-        them, and that of a known batch again.
+        them, and that of a known batch again, and predictions near them are corrected by what
+        remains of their errors.
         """
         check_is_fitted(self)
         queries, anchors = self.encode(X, self._schema), self._anchors
         new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
         if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
-        queries = replace(queries, offset=None)
-        batches, anchors, new_y = self._add_to_batches(queries, new_y, batch)
+        expected = None if self.batches_ is None else self.expected_errors(queries)
+        queries = replace(queries, offset=expected, widening=None)
+        batches, anchors, new_y, coefficients = self._add_to_batches(queries, new_y, batch)
         labels, weights, groups = anchors.labels, anchors.weights, anchors.groups
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
@@ -683,9 +688,11 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         other = self.with_anchors(extended, rows)
         other.n_nearest_anchors_ = self.n_nearest_anchors_
-        other._batches = batches and tuple(batches)
+        other._batches, other.error_coefficients_ = batches and tuple(batches), coefficients
         if self.anchor_errors_ is not None:  # the model was not fitted to the new rows
             fitted = self.fitted_
+            if batches is not None:
+                queries = replace(queries, offset=other.expected_errors(queries))
             errors = new_y - fitted.squeeze(fitted.predict(queries)[0])
             before = self.anchor_errors_ + anchors.y - self.anchors_y_
             other.anchor_errors_ = np.concatenate([before, errors])
@@ -740,7 +747,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
-        chosen = "anchor_errors_", "local_power_", "n_nearest_anchors_"
+        chosen = "anchor_errors_", "local_power_", "n_nearest_anchors_", "error_coefficients_"
         for name in ("intervals_", "applicability_", *chosen):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y

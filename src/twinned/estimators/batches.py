@@ -11,15 +11,18 @@ import numpy as np
 import pandas as pd
 
 from twinned.estimators.several_targets import per_target
-from twinned.fitted.sampling import predict_error
+from twinned.fitted.sampling import ErrorFeatures, ErrorProcess, predict_error
 from twinned.fitted.twin import Anchors, Queries
 from twinned.models.batches import estimate_offsets
+from twinned.models.gaussian_process import kernel_of_rows
 from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
 from twinned.rows.folds import complete_predictions
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 
-_MAX_WEIGHT = 10.0  # of a known row of a new batch, relative to a row with the error of all rows
+# Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
+# its variance that the process of the learned metric explains: the rest is independent.
+_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.9
 
 
 def check_no_batch(
@@ -35,6 +38,9 @@ class BatchMethods:
 
     anchor_batches_: Indices | None = None  # (anchor,): codes of batches
     _batches: tuple[Any, ...] | None = None  # the parts of `BatchOffsets`
+    # (anchor,): coefficients of the process of the learned metric, whose sum is the expected error
+    # of the model by anchors that were added; None without such
+    error_coefficients_: Floats | None = None
     shrinks_offsets = False  # whether offsets are shrunk by their estimated variance
 
     @property
@@ -60,29 +66,50 @@ class BatchMethods:
         no_batch = np.full(n_rows, -1)
         return batches.of_rows(no_batch if batch is None else batches.codes(batch, n_rows))
 
+    def expected_errors(self: Any, queries: Queries) -> Floats:
+        """(query,): errors of the model, as expected by anchors that were added."""
+        if self.error_coefficients_ is None:
+            return np.zeros(len(queries))
+        metric, anchors = self._anchors.metric, self._anchors.features
+        rows = (metric.in_length_scales(part) for part in (queries.encode().features, anchors))
+        errors: Floats = kernel_of_rows("matern", *rows)[0] @ self.error_coefficients_
+        return errors
+
     def _add_to_batches(
         self: Any, queries: Queries, y: Floats, batch: Any
-    ) -> tuple[BatchOffsets | None, Anchors, Floats]:
-        """The offsets with further known rows, and y of the anchors and of these rows without them.
+    ) -> tuple[BatchOffsets | None, Anchors, Floats, Floats | None]:
+        """Offsets with further known rows, anchors and y of these rows without them, coefficients.
 
-        `queries` have no offsets. The anchors have the batches of all rows.
+        `queries` are the new rows, without offsets of batches. The anchors have the batches of all
+        rows. The last are `error_coefficients_` of the anchors and the new rows.
         """
         batches, anchors, fitted = self.batches_, self._anchors, self.fitted_
         if batches is None or anchors.batch is None:
             check_no_batch(batch, "The model was fitted without batch; fit it with one.")
-            return None, anchors, y
+            return None, anchors, y, None
         labels = [] if batch is None else batch_labels(batch, len(y))
         names = [label for label in labels if label is not None]
         if len(names) < len(y):
             raise ValueError("The model has batches; give the batch of each new anchor.")
-        predicted, weight = fitted.predict(queries)[0][:, 0], np.ones(len(y))
+        predicted, std = fitted.predict(queries)[0][:, 0], np.full(len(y), batches.within)
         if self.calibration_ is not None:  # rows with small errors know the offset better
-            std = np.maximum(predict_error(fitted, queries, self.calibration_)[1], 1e-290)
-            weight = np.clip((batches.within / std) ** 2, 1e-3, _MAX_WEIGHT)
-        batches, codes = batches.add(names, y - predicted, weight)
+            std = predict_error(fitted, queries, self.calibration_)[1]
+            std = np.clip(std, *(bound * batches.within for bound in _STD_BOUNDS))
+        std = np.maximum(std, 1e-140)
+        process = ErrorProcess(anchors.features, anchors.metric)
+        rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
+        correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
+        batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)
+        errors = (y - predicted - batches.offsets[codes]) / std
+        # elsewhere, the errors of the process have the scale of those at the new rows
+        scale = _SHARED * np.sqrt(np.mean(std**2 / rows.variance) / rows.variance)
+        values = scale * np.linalg.solve(correlation, errors)
+        coefficients = process.coefficients(rows.explained, values)
+        if (before := self.error_coefficients_) is not None:
+            coefficients[: len(before)] += before
         known_y = fitted.known_y - batches.offsets[anchors.batch]
         anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
-        return batches, anchors, y - batches.offsets[codes]
+        return batches, anchors, y - batches.offsets[codes], coefficients
 
     @contextmanager
     def without_offsets(

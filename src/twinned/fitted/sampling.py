@@ -34,6 +34,37 @@ MAX_KNOWN = 1000  # known rows by which the process is conditioned
 _JITTER = 1e-8
 
 
+class ErrorProcess:
+    """A Gaussian process with the learned length scales and noise, given known rows.
+
+    Covariances are in units of its amplitude. Of more than 1,000 known rows, a fixed random subset
+    is used.
+    """
+
+    def __init__(self, known: Floats, metric: LearnedMetric) -> None:
+        """Of encoded features (known row, encoded feature)."""
+        self.metric, self.n_known = metric, len(known)
+        self.used = np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]
+        self.scaled = metric.in_length_scales(known[self.used])
+        covariance = _kernel(self.scaled, self.scaled)
+        covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
+        self.factor = np.linalg.cholesky(covariance)
+
+    def explained(self, scaled: Floats) -> Floats:
+        """(row, known row) of rows in length scales, whose inner products are explained."""
+        return solve_triangular(self.factor, _kernel(self.scaled, scaled), lower=True).T
+
+    def coefficients(self, explained: Floats, values: Floats) -> Floats:
+        """(known row and then row,): coefficients c of values v of rows that are `explained`.
+
+        At any row x, the sum of c k(x, ·) is that of v times the covariance of x and the rows.
+        """
+        known = np.zeros(self.n_known)
+        solved = solve_triangular(self.factor, values @ explained, lower=True, trans="T")
+        known[self.used] = -solved
+        return np.append(known, values)
+
+
 class ErrorFeatures(NamedTuple):
     """What the correlations of the errors of rows are computed from."""
 
@@ -43,27 +74,26 @@ class ErrorFeatures(NamedTuple):
     variance: Floats  # (row,), of a measurement, in units of the amplitude of the process
 
     @classmethod
-    def of(
-        cls, deviations: Floats, features: Floats, known: Floats, metric: LearnedMetric
-    ) -> ErrorFeatures:
+    def of(cls, deviations: Floats, features: Floats, process: ErrorProcess) -> ErrorFeatures:
         """The features of rows, from (row, function) deviations and encoded features."""
         norm = np.linalg.norm(deviations, axis=1, keepdims=True)
         unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
-        if len(known) > MAX_KNOWN:
-            known = known[np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]]
-        scaled, conditions = metric.in_length_scales(features), metric.in_length_scales(known)
-        covariance = _kernel(conditions, conditions) + (metric.noise + _JITTER) * np.eye(len(known))
-        explained = solve_triangular(
-            np.linalg.cholesky(covariance), _kernel(conditions, scaled), lower=True
-        ).T
+        scaled = process.metric.in_length_scales(features)
+        explained = process.explained(scaled)
         remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), _JITTER)
-        return cls(unit, scaled, explained, remaining + metric.noise)
+        return cls(unit, scaled, explained, remaining + process.metric.noise)
+
+    def process_correlation(self) -> Floats:
+        """(row, row): correlations of measurements of the rows, by the process alone."""
+        root = np.sqrt(self.variance)
+        covariance = _kernel(self.scaled, self.scaled) - self.explained @ self.explained.T
+        correlation: Floats = covariance / root[:, None] / root
+        np.fill_diagonal(correlation, 1.0)
+        return correlation
 
     def correlation(self) -> Floats:
         """(row, row): correlations of the errors of one measurement of each row."""
-        covariance = _kernel(self.scaled, self.scaled) - self.explained @ self.explained.T
-        root = np.sqrt(self.variance)
-        mean = (self.deviations @ self.deviations.T + covariance / root[:, None] / root) / 3.0
+        mean = (self.deviations @ self.deviations.T + self.process_correlation()) / 3.0
         np.fill_diagonal(mean, 1.0)
         return mean
 
@@ -151,7 +181,8 @@ def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
     if n_anchors > _MAX_ANCHORS:
         functions = np.sort(np.random.RandomState(0).permutation(n_anchors)[:_MAX_ANCHORS])
     deviations = fitted.deviations(queries, functions)
-    return ErrorFeatures.of(deviations, queries.encode().features, anchors.features, anchors.metric)
+    process = ErrorProcess(anchors.features, anchors.metric)
+    return ErrorFeatures.of(deviations, queries.encode().features, process)
 
 
 def predict_jointly(
