@@ -637,8 +637,8 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         self.require_single_target()
         learn, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
-        offset, widening = self.offsets_of(batch, len(matrix))
-        queries = Queries(schema, self._anchors.scale, matrix, offset, widening)
+        offset, offset_std = self.offsets_of(batch, len(matrix))
+        queries = Queries(schema, self._anchors.scale, matrix, offset, offset_std)
         if offset is None:
             return queries
         return replace(queries, offset=offset + self.expected_errors(queries))
@@ -666,7 +666,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
         expected = None if self.batches_ is None else self.expected_errors(queries)
-        queries = replace(queries, offset=expected, widening=None)
+        queries = replace(queries, offset=expected, offset_std=None)
         batches, anchors, new_y, coefficients = self._add_to_batches(queries, new_y, batch)
         labels, weights, groups = anchors.labels, anchors.weights, anchors.groups
         if labels is not None:

@@ -58,7 +58,7 @@ class BatchMethods:
         return batches.table(np.bincount(codes, minlength=len(batches.names)))
 
     def offsets_of(self, batch: Any, n_rows: int) -> tuple[Floats | None, Floats | None]:
-        """(row,): offsets of batches and factors of the error scale; None without batches."""
+        """(row,): offsets of batches and their standard errors; None without batches."""
         batches = self.batches_
         if batches is None:
             check_no_batch(batch, "The model was fitted without batch; fit it with one.")

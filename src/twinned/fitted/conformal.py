@@ -186,7 +186,8 @@ def _without_offsets(models, final, X, y, batch, folds):
     for model, (_, rows) in zip(models, folds, strict=True):
         own, labels = safe_indexing(X, rows), batch[rows]
         mean, std[rows] = model.predict_raw(own, labels)
-        errors[rows] = (y[rows] - mean) / model.encode(own, batch=labels).widening
+        offset_std = model.encode(own, batch=labels).offset_std
+        errors[rows] = (y[rows] - mean) / model.batches_.widening(offset_std)
     y = y - queries.offset
     y[final.anchor_rows_] = final.anchors_y_  # which are rounded
     return queries.matrix, y, (y - errors, std)

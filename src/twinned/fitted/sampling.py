@@ -165,13 +165,12 @@ def predict_scale(
 ) -> tuple[Floats, Floats]:
     """(query,): the prediction and its error scale, which includes the error of the offset."""
     mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
-    if queries.offset is None or queries.widening is None or fitted.batches is None:
+    if queries.offset is None or queries.offset_std is None or fitted.batches is None:
         return mean, calibration.error_scale(queries.matrix, mean, std)
     scale = calibration.error_scale(queries.matrix, mean - queries.offset, std)
     # the offset has the same error for all rows of a batch, also for those with little noise
-    offset_std = fitted.batches.within * np.sqrt(queries.widening**2 - 1.0)
     error = np.maximum(calibration.std(scale), 1e-9 * (fitted.batches.within + 1e-290))
-    return mean, scale * np.hypot(1.0, offset_std / error)
+    return mean, scale * np.hypot(1.0, queries.offset_std / error)
 
 
 def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:

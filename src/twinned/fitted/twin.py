@@ -70,10 +70,9 @@ class Queries:
     schema: TableSchema
     scale: RowScale | None
     matrix: Floats  # (query, feature), with categories as codes
-    # (query,): offset of the batch, and factor of the error scale by the error of the offset; None
-    # without batches
+    # (query,): offset of the batch and its standard error; None without batches
     offset: Floats | None = None
-    widening: Floats | None = None
+    offset_std: Floats | None = None
 
     def take(self, rows: slice | Indices) -> Rows:
         """Encoded rows, as the model sees them."""

@@ -114,13 +114,13 @@ class BatchOffsets(NamedTuple):
         return codes.astype(np.intp)
 
     def of_rows(self, codes: Indices) -> tuple[Floats, Floats]:
-        """(row,): offsets, and factors of the error scale; −1 is a batch without known rows."""
-        offsets, variance = np.append(self.offsets, self.center), self._variance(self.counts)
-        return offsets[codes], self._widening(np.append(variance, self.between**2)[codes])
+        """(row,): offsets and their standard errors; −1 is a batch without known rows."""
+        variance = np.append(self._variance(self.counts), self.between**2)
+        return np.append(self.offsets, self.center)[codes], np.sqrt(variance)[codes]
 
-    def _widening(self, variance: Floats) -> Floats:
-        """Factors of the error scale, by which the variance of an offset widens intervals."""
-        return np.sqrt(1.0 + variance / self.within**2) if self.within else np.ones_like(variance)
+    def widening(self, std_error: Floats) -> Floats:
+        """Factors of the error scale, by which the error of an offset widens intervals."""
+        return np.hypot(1.0, std_error / self.within) if self.within else np.ones_like(std_error)
 
     def without_own(
         self, residual: Floats, codes: Indices, weight: Floats | None
@@ -132,7 +132,7 @@ class BatchOffsets(NamedTuple):
         total = self.counts[codes] * self.means[codes] - weight * residual
         mean = np.where(counts > 0, total / np.maximum(counts, 1e-300), self.center)
         offsets = self.center + self._share(counts) * (mean - self.center)
-        return offsets, self._widening(self._variance(counts))
+        return offsets, self.widening(np.sqrt(self._variance(counts)))
 
     def add(
         self, labels: list[str], residual: Floats, covariance: Floats
