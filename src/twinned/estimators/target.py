@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.base import TwinMethods
+from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import unwrap
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.scaling import PowerScaling

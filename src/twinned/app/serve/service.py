@@ -23,7 +23,7 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
-from twinned.estimators.base import TwinMethods
+from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration

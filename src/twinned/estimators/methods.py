@@ -1,0 +1,549 @@
+"""Methods of every fitted twin: predictions, intervals, comparables and joint samples."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils import check_consistent_length, check_random_state
+
+from twinned._compat import safe_indexing
+from twinned.estimators.batches import check_no_batch
+from twinned.estimators.several_targets import per_target, target_columns
+from twinned.fitted.applicability import applicability_columns, warn_of_shift
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.explanation import tabulate_comparables
+from twinned.fitted.quantiles import check_levels, check_values
+from twinned.fitted.sampling import (
+    error_features,
+    predict_error,
+    predict_jointly,
+    predict_scale,
+    probability_positive,
+)
+from twinned.fitted.twin import FittedTwin
+from twinned.models.learned_metric import feature_relevance
+from twinned.models.resources import limit_threads
+from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
+from twinned.rows.neighbors import LEARNED, check_metric
+from twinned.rows.schema import Floats, TableSchema, is_dask, row_labels
+from twinned.rows.validation import (
+    check_bool,
+    check_integer,
+    check_real,
+)
+
+
+class TwinMethods(RegressorMixin):
+    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+
+    n_jobs: int | None
+    random_state: Any
+    # whether it is a blend: its model is bound to its own anchors
+    is_blend = False
+    applicability_: dict[str, Any] | None = None  # set by `measure_applicability`
+    targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
+
+    @property
+    @abstractmethod
+    def fitted_(self) -> FittedTwin:
+        """The difference model with its anchors, for the present parameters."""
+
+    @property
+    @abstractmethod
+    def calibration_(self) -> Calibration | None:
+        """The stored calibration of prediction intervals, or None."""
+
+    @abstractmethod
+    def encode(self, X, schema=None, batch=None):
+        """Validated rows to predict; with a schema, new categories are added to it."""
+
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self.fitted_.anchors.schema
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features, or x0, x1, … where the training table had none."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(self.schema_.n_features)]
+
+    @per_target
+    def predict(self, X, return_std=False, batch=None):
+        """Predict by the weighted mean over anchors of predicted difference + known value.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
+        return_std : bool, default=False
+            Whether to return a standard deviation, too. That of a twin which stores a calibration,
+            as `AutoTwinRegressor` does, is calibrated: the error scale of `predict_interval` times
+            the root mean square of the out-of-fold scores. That of others is raw: of the estimates
+            of all anchors by all members of the model. `cross_conformal` calibrates it.
+        batch : str or array of shape (n_queries,), default=None
+            Batch of all rows or of each, for a model that was fitted with batches. Rows of a batch
+            without known rows, or without `batch`, are predicted with the mean of all offsets.
+
+        Returns
+        -------
+        y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        std : ndarray of the same shape, only with `return_std`
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        if is_dask(X):
+            check_no_batch(batch)
+            y = fitted.anchors.y
+            return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
+        if return_std:
+            predict = self.predict_raw if self.calibration_ is None else self.predict_error
+            return predict(X, batch)
+        return fitted.squeeze(fitted.predict(self.encode(X, batch=batch))[0])
+
+    @per_target
+    def predict_raw(self, X, batch=None):
+        """Predictions, and standard deviations of the estimates by anchors and members."""
+        fitted, queries = self.fitted_, self.encode(X, batch=batch)
+        mean, std = map(fitted.squeeze, fitted.predict(queries, return_std=True))
+        return mean, std
+
+    @per_target
+    def predict_error(self, X, batch=None):
+        """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
+        return predict_error(self.fitted_, self.encode(X, batch=batch), self.calibration_)
+
+    @per_target
+    def predict_error_scale(self, X, batch=None, of="measurement", y_std=None):
+        """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
+        queries, calibration = self.encode(X, batch=batch), self.calibration_
+        assert calibration is not None, "the twin stores a calibration"
+        calibration = calibration.with_errors(of, y_std, len(queries))
+        mean, scale = predict_scale(self.fitted_, queries, calibration)
+        return mean, calibration.std(scale), scale
+
+    def predict_members(self, X, batch=None):
+        """Predict by each member of the model.
+
+        Members are the networks of a neural twin, and those of a blend in the order of its
+        `member_names_`, also those without weight. With a single model that is `symmetric`, they
+        are its predictions from F(x, anchor) and from −F(anchor, x).
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
+        """
+        fitted = self.fitted_
+        return fitted.squeeze(fitted.predict_members(self.encode(X, batch=batch)))
+
+    @per_target
+    def predict_interval(
+        self, X, confidence=0.9, X_shifted=None, batch=None, *, of="measurement", y_std=None
+    ):
+        """Prediction intervals, for a twin that stores its calibration.
+
+        `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
+            `low` and `high`.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, for which intervals are to hold: usually all
+            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
+            by logistic regression (weighted conformal prediction), and intervals are infinite where
+            too few calibration rows are alike. None is the distribution of the training rows.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict`. The fewer known rows a batch has, the wider are its intervals.
+        of : {"measurement", "value"}, default="measurement"
+            Whether intervals cover a further measurement, or the value that is measured. The latter
+            needs a fit with `y_std`, and does not include errors of measurement; `y_std` is then
+            not used.
+        y_std : float or array of shape (n_queries,), default=None
+            Standard deviations of the errors of further measurements, after a fit with `y_std`;
+            None is the median of those of the fit.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        fitted, calibration = self.fitted_, self._require_calibration()
+        if is_dask(X):
+            check_in_memory(X_shifted, "X_shifted")
+            check_no_batch(batch)
+            options = {"confidence": confidence, "X_shifted": X_shifted, "of": of, "y_std": y_std}
+            return map_rows(self, "predict_interval", X, ["low", "high"], **options)
+        mean, _, scale = self.predict_error_scale(X, batch, of, y_std)
+        self.warn_of_shift(X)
+        if X_shifted is None:
+            return calibration.interval(mean, scale, confidence)
+        queries, shifted = (self.encode(rows).encode().features for rows in (X, X_shifted))
+        features = queries, fitted.anchors.features, shifted
+        return calibration.weighted_interval(mean, scale, confidence, *features)
+
+    def _require_calibration(self) -> Calibration:
+        calibration = self.calibration_
+        if calibration is None:
+            raise AttributeError(
+                "This twin stores no calibration, which prediction intervals and quantiles need; "
+                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
+            )
+        return calibration
+
+    @per_target
+    def predict_quantiles(
+        self, X, quantiles=(0.05, 0.5, 0.95), batch=None, *, of="measurement", y_std=None
+    ):
+        """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
+
+        Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
+        out-of-fold errors in units of their expected size; see `ScoreDistribution`.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the
+            probabilities as the names of its columns.
+        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+            Probabilities between 0 and 1.
+        batch, of, y_std
+            As in `predict_interval`.
+
+        Returns
+        -------
+        values : ndarray of shape (n_queries, n_quantiles)
+        """
+        levels = check_levels(quantiles)
+        if is_dask(X):
+            self._require_calibration()
+            check_no_batch(batch)
+            names = [f"{level}" for level in levels]
+            options = {"quantiles": levels, "of": of, "y_std": y_std}
+            return map_rows(self, "predict_quantiles", X, names, **options)
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch, of, y_std)
+        return mean[:, None] + scale[:, None] * distribution.quantile(levels)
+
+    @per_target
+    def predict_cdf(self, X, y, batch=None):
+        """(n_queries,) probability that a measurement of each row is at most y.
+
+        `y` is one value, or one for each row; see `predict_quantiles`. The result is in memory,
+        also that of a Dask DataFrame or Array.
+        """
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
+        return distribution.cdf((check_values(y, len(mean)) - mean) / scale)
+
+    @per_target
+    def log_density(self, X, y, batch=None):
+        """(n_queries,) logarithm of the predictive density at y, which is finite everywhere.
+
+        `y` is one value, or one for each row; see `predict_quantiles`.
+        """
+        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
+        return distribution.log_density((check_values(y, len(mean)) - mean) / scale) - np.log(scale)
+
+    def _predict_distribution(self, X, *options):
+        """The distribution of scores, and mean, std and error scale of rows."""
+        return self._require_calibration().distribution, self.predict_error_scale(X, *options)
+
+    @per_target
+    def predict_difference(self, A, B, return_std=False):
+        """F(a, b), the predicted y(a) − y(b), row by row.
+
+        Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
+        the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        first = self.encode(A, fitted.anchors.schema)
+        second = self.encode(B, first.schema)  # a new category has the same code on both sides
+        check_consistent_length(first.matrix, second.matrix)
+        value, std = fitted.predict_difference(first, second)
+        if not return_std:
+            return fitted.squeeze(value)
+        if len(fitted.model.member_weights) == 1:
+            std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
+        return fitted.squeeze(value), fitted.squeeze(std)
+
+    def predict_anchors(self, X, batch=None):
+        """Estimate y from each anchor.
+
+        Returns
+        -------
+        indices : ndarray of shape (n_queries, n_anchors_used)
+            Rows of `anchors_X_`.
+        estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
+        """
+        fitted = self.fitted_
+        indices, estimates = fitted.predict_anchors(self.encode(X, batch=batch))
+        return indices, fitted.squeeze(estimates)
+
+    @per_target
+    def loop_inconsistency(self, X, n_loops=32, random_state=None):
+        """Mean absolute sum of predicted differences around closed loops through each query.
+
+        Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
+        |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
+        are drawn by `random_state`, or by the estimator's own where that is None.
+        """
+        fitted, queries = self.fitted_, self.encode(X)
+        check_integer("n_loops", n_loops)
+        rng = self._generator(random_state)
+        return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
+
+    @per_target
+    def explain(self, X, n=5, metric=LEARNED, adjustments=False, batch=None):
+        """Comparable anchors of each query.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to explain. Of a Dask DataFrame or Array, the result is lazy and has its index.
+        n : int, default=5
+            Number of anchors per query.
+        metric : str, default="learned"
+            Metric of the distances: a name of scikit-learn's, or `"learned"`, in which features
+            count by their relevance and units do not matter (see `feature_relevance_`).
+        adjustments : bool, default=False
+            Whether to add one column for each feature, named as the feature: what its change from
+            the value of the anchor to that of the query adds. They sum to `difference`. A name that
+            the table has already is followed by `" (feature)"`.
+        batch : str or array of shape (n_queries,), default=None
+            As in `predict`. The table then has the column `offset`, what the batch of the query
+            adds to `anchor_y`; adjustments sum to `difference` − `offset`.
+
+        Returns
+        -------
+        DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
+        distance, count`: for each query the `n` anchors of largest weight, nearest first among
+        equals, and a last row of all other anchors, with the anchor −1 and their weighted means. So
+        the weights of a query sum to one, and the weighted estimates to its prediction. `query` is
+        the label of the row in the index of X, or its number, and `anchor` the row of
+        `anchors_X_`; `count` is the number of its copies, which are one case. Where the training
+        table had an index of its own, the column `label` has the labels of the anchors. With
+        several outputs, each has rows of its own, with a column `output`.
+        """
+        fitted, metric = self.fitted_, check_metric(metric)
+        check_integer("n", n)
+        names = self.feature_labels() if check_bool("adjustments", adjustments) else None
+        if is_dask(X):
+            check_no_batch(batch)
+            example = fitted.queries(fitted.anchors.X[:1])
+            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
+        labels, queries = row_labels(X), self.encode(X, batch=batch)
+        return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
+
+    @property
+    def feature_relevance_(self) -> Floats:
+        """(n_features_in_,) relevance of the features for y, which sums to 1.
+
+        Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
+        feature. The process is fitted in the fit of a blend or with folds, where a strategy needs
+        the learned metric, and when intervals are stored; else when it is first needed.
+        """
+        anchors = self.fitted_.anchors
+        return feature_relevance(anchors.metric, anchors.schema)
+
+    def score(self, X, y, sample_weight=None, batch=None):
+        """R² of the prediction; rows whose y is NaN are ignored.
+
+        With several targets, the mean of those of all targets.
+        """
+        if self.targets_:
+            pairs = zip(self.targets_, target_columns(y, len(self.targets_)), strict=True)
+            return float(np.mean([each.score(X, own, sample_weight, batch) for each, own in pairs]))
+        y = np.asarray(y)
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
+            if not labelled.any():
+                raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
+            X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
+            batch = batch if np.ndim(batch) == 0 else np.asarray(batch)[labelled]
+        return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
+
+    # --- applicability ------------------------------------------------------------------------
+
+    @per_target
+    def applicability(self, X):
+        """Whether each row is inside, at the edge, or outside of the anchors.
+
+        The expected error of a row is the standard deviation of a Gaussian process with the learned
+        length scales and noise, times the size of the errors of known rows near it; that of each
+        anchor is computed without itself, or without its group where the twin has `groups`. Rows up
+        to the expected error of 70 % of the anchors are `"inside"`, those beyond that of 97.5 % are
+        `"outside"`, and others are at the `"edge"`. A row with a feature beyond the range of the
+        anchors, or that is missing where all anchors have a value, is at least at the edge; one
+        with a category that no anchor has, beyond the range by more than its width, or without any
+        feature that all anchors have, is outside.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        DataFrame with the index of X and the columns `score`, the expected error in units of that
+        of the median anchor, and `label`. After `measure_applicability`, also `error` and
+        `coverage` of held-out rows of that class: their root mean square error, and the share of
+        them within their prediction interval. Both are NaN for a row with a new category, which no
+        held-out row has.
+        """
+        fitted, queries = self.fitted_, self.encode(X)
+        columns = applicability_columns(fitted.anchors.domain, queries, self.applicability_)
+        return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
+
+    def warn_of_shift(self, X):
+        """Warn where more rows of X are outside than exchangeable rows would be."""
+        anchors = self.fitted_.anchors
+        names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
+        warn_of_shift(anchors.domain, self.encode(X), names, stacklevel=3)
+
+    # --- several rows at once -----------------------------------------------------------------
+
+    def sample(self, X, n_samples=1, random_state=None, batch=None):
+        """Draw joint samples of y, each of which is one function at all rows.
+
+        The samples are normal. Their mean is the prediction, and their standard deviation that of
+        the errors: the error scale of the stored intervals times the root mean square of its
+        scores, where the twin stores a calibration, as `AutoTwinRegressor` does, and else twice the
+        raw standard deviation of `predict`, as the spread of the anchors is about half of the error
+        of held-out rows. Rows are correlated where the estimates of the anchors and members deviate
+        from their mean alike, and where they are near to each other in units of the learned length
+        scales; a third of the correlation is independence.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to sample, at most 5,000.
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None is that of the estimator. The first samples do not depend on
+            `n_samples`. Samples of different rows are different functions, even with the same seed.
+        batch : str or array of shape (n_rows,), default=None
+            As in `predict`.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, n_rows)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.sample([[0.5], [0.6]], 100, random_state=0).shape
+        (100, 2)
+        """
+        return self._sample_jointly(X, n_samples, random_state, batch)[1]
+
+    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None, batch=None):
+        """Rank rows by their predicted value, with the certainty of the ranks.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare, at most 5,000.
+        maximize : bool, default=True
+            Whether the largest value is the best, or the smallest.
+        n_samples : int, default=1000
+            Number of joint samples from which ranks and probabilities are computed.
+        random_state : int, RandomState or None, default=None
+            As in `sample`.
+        batch : str or array of shape (n_rows,), default=None
+            As in `predict`.
+
+        Returns
+        -------
+        DataFrame with the index of X, the best prediction first, and the columns `row`, the number
+        of the row in X, `prediction`, `std`, `expected_rank`, the mean rank among the rows, which
+        begins with 1, and `probability_best`, the share of samples in which the row is the best.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.rank([[0.5], [1.9], [0.1]])["row"].tolist()
+        [1, 0, 2]
+        """
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        joint, samples = self._sample_jointly(X, n_samples, random_state, batch)
+        best_first = np.argsort(-sign * samples, axis=1, kind="stable")
+        n_rows = len(joint.mean)
+        table = pd.DataFrame(
+            {
+                "row": np.arange(n_rows),
+                "prediction": joint.mean,
+                "std": joint.std,
+                "expected_rank": 1.0 + np.argsort(best_first, axis=1).mean(axis=0),
+                "probability_best": np.bincount(best_first[:, 0], minlength=n_rows) / n_samples,
+            },
+            index=row_labels(X),
+        )
+        return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
+
+    def probability_better(self, X, than, *, maximize=True, batch=None):
+        """Probability that a measurement of each row is better than a value or other rows.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare.
+        than : float, or table or array of shape (n_rows or 1, n_features)
+            A value of y; or other rows, one for each row of X or one for all. Their errors are
+            correlated as in `sample`.
+        maximize : bool, default=True
+            Whether the larger value is better, or the smaller.
+        batch : str or array of shape (n_rows,), default=None
+            Batch of the rows of X, as in `predict`; other rows have the mean of all offsets.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.probability_better([[0.5], [1.9]], than=[[0.5]]).round(2)
+        array([0.5 , 0.99])
+        """
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        fitted, calibration = self.fitted_, self.calibration_
+        queries = self.encode(X, batch=batch)
+        mean, std = predict_error(fitted, queries, calibration)
+        if np.ndim(than) == 0 and not hasattr(than, "columns"):
+            return probability_positive(sign * (mean - check_real("than", than)), std)
+        others = self.encode(than)
+        other_mean, other_std = predict_error(fitted, others, calibration)
+        if len(others) not in (1, len(queries)):
+            raise ValueError(f"than has {len(others)} rows; give one, or {len(mean)} as in X.")
+        first, second = (error_features(fitted, rows) for rows in (queries, others))
+        covariance = first.paired_correlation(second) * std * other_std
+        variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
+        return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
+
+    def _sample_jointly(self, X, n_samples, random_state, batch):
+        """The joint distribution of y, and (sample, row) draws from it."""
+        check_integer("n_samples", n_samples)
+        with limit_threads(self.n_jobs):
+            joint = predict_jointly(self.fitted_, self.encode(X, batch=batch), self.calibration_)
+            return joint, joint.sample(n_samples, self._generator(random_state))
+
+    def _generator(self, random_state):
+        return check_random_state(self.random_state if random_state is None else random_state)
