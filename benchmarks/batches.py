@@ -20,6 +20,9 @@ the batches.
   deviation.
 - *blend, ignored*: the blend without the batch, only where all offsets are 0.
 - *blend, groups*: the blend with `groups` that are the batches, too, only of batches that are real.
+- *blend, added* and *blend, again*: the blend with `add_anchors`, and one that is fitted again with
+  the known rows of the new batches, for one choice of three rows and offsets of 1 standard
+  deviation.
 
 The predictions of the first three are shifted by the mean residual of the known rows, which is
 shrunk as that of the blend: by the variances within and between batches of out-of-fold residuals.
@@ -61,8 +64,9 @@ OWN_BATCHES = {
 OWN = "own"  # the spread of the offsets of real batches
 ALTERNATIVES = ("ignored", "category", "intercepts", "process")
 BLEND, IGNORED, GROUPS = "blend", "blend, ignored", "blend, groups"
+ADDED, AGAIN = "blend, added", "blend, again"
 MEMBERS = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin:small"]
-MODELS = (*ALTERNATIVES, BLEND, "twin", IGNORED, GROUPS)
+MODELS = (*ALTERNATIVES, BLEND, "twin", IGNORED, GROUPS, ADDED, AGAIN)
 LABELS = {
     "ignored": "boosting, shifted",
     "category": "batch as category",
@@ -286,26 +290,33 @@ class BatchProcess:
 class Twin:
     """The models of twinned; `uses` are the parameters of the fit that the batch is."""
 
-    def __init__(self, model, uses=("batch",)):
-        self.model, self.uses = model, uses
+    def __init__(self, model, uses=("batch",), fits_again=False):
+        self.model, self.uses, self.fits_again = model, uses, fits_again
 
     def fit(self, X, y, batch):
-        self.model.fit(X, y, **dict.fromkeys(self.uses, batch))
+        self.rows_ = X, y, batch
+        if not self.fits_again:
+            self.model.fit(X, y, **dict.fromkeys(self.uses, batch))
         return self
 
     def predict_new(self, known, X, batch):
         if not self.uses:
             return self.model.predict(X), self.model.predict_interval(X)
-        model = self.model.add_anchors(*known[:2], batch=known[2])
+        if self.fits_again:
+            rows = [pd.concat([self.rows_[0], known[0]])]
+            rows += [np.append(*parts) for parts in zip(self.rows_[1:], known[1:], strict=True)]
+            model = self.model.fit(*rows[:2], batch=rows[2])
+        else:
+            model = self.model.add_anchors(*known[:2], batch=known[2])
         interval = model.predict_interval(X, batch=batch) if model.is_blend else None
         return model.predict(X, batch=batch), interval
 
 
 def make_model(name, seed):
-    uses = {BLEND: ("batch",), GROUPS: ("batch", "groups"), IGNORED: ()}
-    if name in uses:
+    if name.startswith(BLEND):
+        uses = {GROUPS: ("batch", "groups"), IGNORED: ()}.get(name, ("batch",))
         blend = AutoTwinRegressor(effort="fast", members=MEMBERS, cv=5, random_state=seed)
-        return Twin(blend, uses[name])
+        return Twin(blend, uses, fits_again=name == AGAIN)
     if name == "twin":
         return Twin(TwinRegressor(random_state=seed))
     return BatchProcess() if name == "process" else ShiftedBoosting(name)
@@ -316,14 +327,16 @@ def measure(dataset, spread, draw, model):
     train, (X, y, batch) = split(dataset, spread, draw)
     position = pd.Series(batch).groupby(batch).cumcount().to_numpy()
     numbers, results = numbers_known(dataset), []
-    test = position >= max(numbers)
+    test, n_choices = position >= max(numbers), N_CHOICES
+    if model in (ADDED, AGAIN):
+        numbers, n_choices = (3,), 1
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = make_model(model, draw).fit(*train)
         for number in numbers:
             squared, covered = [], []
-            for choice in range(min(N_CHOICES, max(numbers) // number)):
+            for choice in range(min(n_choices, max(numbers) // number)):
                 known = position // number == choice
                 rows = X[known], y[known], batch[known]
                 predicted, interval = fitted.predict_new(rows, X[test], batch[test])
@@ -343,7 +356,7 @@ def measure(dataset, spread, draw, model):
 
 def list_trials(draws, models, datasets, spreads):
     """Return the trials, all models of one setting after another."""
-    only = {IGNORED: (0.0,), "twin": (1.0, OWN), GROUPS: (OWN,)}
+    only = {IGNORED: (0.0,), "twin": (1.0, OWN), GROUPS: (OWN,), ADDED: (1.0,), AGAIN: (1.0,)}
     return [
         (dataset, spread, draw, model)
         for draw in range(draws)
@@ -439,25 +452,20 @@ def generated_tables(found):
     return lines + harness.markdown_table(header, rows)
 
 
-def zero_table(runs):
-    """Return the lines on batches without offsets: the blend with batches and without."""
-    own = runs[runs["spread"].astype(str).isin(["0", "0.0"])]
+def ratio_table(runs, spread, first, second, text):
+    """Return the lines on the errors of one model divided by those of another."""
+    own = runs[pd.to_numeric(runs["spread"], errors="coerce") == spread]
     errors = own.pivot_table(index=["dataset", "draw", "known"], columns="model", values="rmse")
-    if IGNORED not in errors:
+    if second not in errors:
         return []
-    errors = errors.dropna(subset=[BLEND, IGNORED])
-    means = errors.groupby(["dataset", "known"], as_index=False)[[BLEND, IGNORED]].mean()
-    means = means.assign(ratio=means[BLEND] / means[IGNORED])
+    errors = errors.dropna(subset=[first, second])
+    means = errors.groupby(["dataset", "known"], as_index=False)[[first, second]].mean()
+    means = means.assign(ratio=means[first] / means[second])
     ratio = means.pivot_table(index="dataset", columns="known", values="ratio")
     rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in ratio.iterrows()]
     rows.append(["geometric mean", *(f"{geometric_mean(ratio[known]):.3f}" for known in ratio)])
     header = ["table", *(f"m = {known}" for known in ratio)]
-    return [
-        "Where all offsets are 0: error of the blend with batches divided by that of the blend "
-        "that ignores them.",
-        "",
-        *harness.markdown_table(header, rows),
-    ]
+    return [text, "", *harness.markdown_table(header, rows)]
 
 
 def coverage_table(runs):
@@ -507,7 +515,23 @@ def summary(runs):
     is_own = found["dataset"].isin(OWN_BATCHES)
     lines = ["# Batches with unknown offsets", "", "Made by `python -m benchmarks.batches`.", ""]
     lines += [*generated_tables(found[~is_own]), ""]
-    for part in (zero_table(runs), coverage_table(runs), own_table(runs)):
+    zero = ratio_table(
+        runs,
+        0.0,
+        BLEND,
+        IGNORED,
+        "Where all offsets are 0: error of the blend with batches divided by that of the blend "
+        "that ignores them.",
+    )
+    again = ratio_table(
+        runs,
+        1.0,
+        ADDED,
+        AGAIN,
+        "Error of the blend with `add_anchors` of three rows of each new batch, divided by that of "
+        "the blend that is fitted again with them.",
+    )
+    for part in (zero, again, coverage_table(runs), own_table(runs)):
         lines += [*part, ""] if part else []
     seconds = runs.drop_duplicates(list(TRIAL)).groupby("model")["seconds"].median()
     lines.append(
