@@ -60,11 +60,22 @@ def data_folder():
 def use_small_defaults(patch):
     from sklearn.ensemble import ExtraTreesRegressor
 
+    from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+
     def five_trees(n_estimators, **options):
         return ExtraTreesRegressor(5, **options)
 
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
-    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 16)
+    patch.setattr("twinned.models.gaussian_process._COARSE_ROWS", 40)
+    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
+    patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 6)
+    for effort, sizes in SIZES.items():
+        few = sizes._replace(
+            trees=sizes.trees // 5, boosting_iterations=sizes.boosting_iterations // 5
+        )
+        patch.setitem(SIZES, effort, few)
+    for effort, sizes in TWIN_SIZES.items():
+        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=30))
     patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
@@ -98,6 +109,15 @@ def commands_built_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="module")
+def quick_checks():
+    """Check data by ridge regression and a few trees."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
+        patch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
         yield
 
 

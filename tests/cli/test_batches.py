@@ -12,6 +12,7 @@ from twinned import AutoTwinRegressor
 from twinned.app.cli import app, fit
 
 MEMBERS = ["ridge", "gp_matern"]
+pytestmark = pytest.mark.usefixtures("quick_checks")
 OFFSETS = {"A": 0.0, "B": 3.0, "C": -2.0, "D": 1.0}
 
 

@@ -15,10 +15,9 @@ N = 160
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(without_catboost):
+def _fast(without_catboost, quick_checks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("twinned.estimators.blending.members.AUTO", ("ridge", "gp_matern"))
-        patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
         yield
 
 
@@ -95,13 +94,12 @@ def test_time_is_a_feature_on_request(table, tmp_path):
 
 def test_a_twin_is_checked_by_later_rows(frame, table, tmp_path):
     model = tmp_path / "m.twin"
-    fit = ["fit", table, "-t", "y", "-m", "ridge", "--json", "-o", model]
-    result = run(*fit, "--time-column", "date")
+    fit = ["fit", table, "-t", "y", "-m", "ridge", "--json", "-o"]
+    result = run(*fit, model, "--time-column", "date")
     assert result.exit_code == 0, result.output
     forward = json.loads(result.stdout)["check"]
-    random = json.loads(run(*fit, "--drop", "date").stdout)["check"]
+    random = json.loads(run(*fit, tmp_path / "r.twin", "--drop", "date").stdout)["check"]
     assert forward["rmse_twin"] > random["rmse_twin"]
-    run(*fit, "--time-column", "date")
     y, times = frame["y"].to_numpy(), pd.to_datetime(frame["date"]).to_numpy()
     folds = ForwardFolds().split(y, groups=times)
     errors = [y[held_out] - y[training].mean() for training, held_out in folds]

@@ -7,6 +7,8 @@ import pytest
 from twinned import AutoTwinRegressor, ForwardFolds, TwinRegressor, cross_conformal, diagnose
 from twinned.diagnostics.row_checks import compare_folds, find_optimistic_folds, random_folds_like
 
+pytestmark = pytest.mark.usefixtures("quick_checks")
+
 
 def test_forward_folds_hold_out_the_later_half(rng):
     times = rng.permutation(100)

@@ -17,6 +17,7 @@ from twinned.estimators.blending.members import TWIN_SIZES
 from twinned.estimators.blending.plan import affordable_rows
 
 MEMBERS = ["ridge", "gp_rbf"]
+pytestmark = pytest.mark.usefixtures("quick_checks")
 
 
 def make_estimator(members=MEMBERS):

@@ -57,6 +57,7 @@ QUICK = {"diabetes", "friedman1", "mixed", "designed"}  # the others are slow te
 def _few_trees(monkeypatch, request):
     if "slow" not in request.keywords:
         monkeypatch.setattr("twinned.diagnostics.findings._N_TREES", 8)
+        monkeypatch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
 
 
 @pytest.fixture(

@@ -21,7 +21,7 @@ from twinned.models.batches import estimate_offsets
 from twinned.rows.batches import BatchOffsets, batch_labels
 
 MEMBERS = ["ridge", "gp_matern"]
-TREES = ExtraTreesRegressor(20, random_state=0)
+TREES = ExtraTreesRegressor(5, random_state=0)
 
 
 def make_table(n_rows=120, n_batches=6, spread=3.0, noise=0.1, seed=0):

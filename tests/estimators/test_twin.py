@@ -427,16 +427,16 @@ def test_strategy_objects_equal_their_names(data):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("scale", [1e-37, 1e-20, 1e-7, 1e20, 1e37])
 @pytest.mark.parametrize("base", [None, DecisionTreeRegressor(random_state=0)])
-def test_extreme_targets_are_fitted_and_saved(data, scale, base, monkeypatch, tmp_path):
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 20)
+def test_extreme_targets_are_fitted_and_saved(data, base, monkeypatch, tmp_path):
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
     X, y = data[0][:40], data[1][:40]
-    plain = TwinRegressor(base, random_state=0).fit(X, y)
-    scaled = TwinRegressor(base, random_state=0).fit(X, y * scale)
-    assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y), abs=1e-3)
-    save(scaled, tmp_path / "a.twin")
-    np.testing.assert_array_equal(load(tmp_path / "a.twin").predict(X), scaled.predict(X))
+    plain = TwinRegressor(base, random_state=0).fit(X, y).score(X, y)
+    for scale in (1e-37, 1e-20, 1e-7, 1e20, 1e37):
+        scaled = TwinRegressor(base, random_state=0).fit(X, y * scale)
+        assert scaled.score(X, y * scale) == pytest.approx(plain, abs=1e-3)
+        save(scaled, tmp_path / "a.twin")
+        np.testing.assert_array_equal(load(tmp_path / "a.twin").predict(X), scaled.predict(X))
 
 
 @pytest.mark.filterwarnings("error")
@@ -464,15 +464,15 @@ def test_scales_that_cannot_be_saved_are_refused(data, estimator):
             estimator.fit(rows, target)
 
 
-@pytest.mark.parametrize("scale", [1e-170, 1e-20, 1e19])
 @pytest.mark.parametrize("base", [None, KNeighborsRegressor(3)])
-def test_the_scale_of_weights_does_not_matter(data, scale, base, monkeypatch):
+def test_the_scale_of_weights_does_not_matter(data, base, monkeypatch):
     """The weight of a pair is a product; only ratios of weights count."""
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 20)
-    X, y = data
-    plain = TwinRegressor(base, random_state=0).fit(X, y)
-    weighted = TwinRegressor(base, random_state=0).fit(X, y, sample_weight=np.full(80, scale))
-    assert weighted.score(X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
+    X, y = data[0][:40], data[1][:40]
+    plain = TwinRegressor(base, random_state=0).fit(X, y).score(X, y)
+    for scale in (1e-170, 1e-20, 1e19):
+        weighted = TwinRegressor(base, random_state=0).fit(X, y, sample_weight=np.full(40, scale))
+        assert weighted.score(X, y) == pytest.approx(plain, abs=0.02)
 
 
 def test_constant_integer_weights_repeat_no_pairs(data):
