@@ -12,6 +12,8 @@ out-of-fold predictions. Results: `benchmarks/results/accuracy_auto.csv` and `.m
         --predictions FOLDER --output benchmarks/results/accuracy_auto_others.csv
     python -m benchmarks.accuracy_auto --datasets Crime MCAS Fatality Ornstein Journals birthwt \\
         --seeds 0 1 2 3 4 --output benchmarks/results/accuracy_auto_unseen.csv
+    python -m benchmarks.accuracy_auto --seeds 0 1 2 3 4 5 6 7 8 9 --predictions FOLDER \\
+        --output benchmarks/results/accuracy_auto_ten_splits.csv  # of a later version
 """
 
 import time
