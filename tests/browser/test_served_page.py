@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinRegressor, cross_conformal
+from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
 from twinned.datasets import make_wsb
 
 pytestmark = pytest.mark.browser
@@ -38,9 +38,11 @@ def served(model):
     thread.start()
     while not server.started:
         time.sleep(0.02)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +146,76 @@ def test_form_and_table_have_missing_values(open_page, tmp_path):
         (tmp_path / "table.csv").write_text("U,R1,R2,material\nn.d.,1,1,wood\n2,1,1,wood\n")
         page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
         wait_until(page, lambda: "2 rows were predicted" in text_of(page, "batch-result"))
+
+
+@pytest.fixture(scope="module")
+def assay():
+    """A blend of rows of three laboratories, with offsets of 0, 10 and 20."""
+    laboratory = pd.Series(["A", "B", "C"] * 20)
+    blend = AutoTwinRegressor(members=["ridge", "gp_rbf"], random_state=0)
+    blend.fit(
+        X[["U", "R1"]], X["U"] * X["R1"] + 10.0 * laboratory.map("ABC".index), batch=laboratory
+    )
+    blend.batch_name_, blend.target_name_ = "laboratory", "yield"
+    return blend
+
+
+def paste(page, field, text):
+    page.execute_script(
+        """const data = new DataTransfer();
+        data.setData("text", arguments[1]);
+        const options = { clipboardData: data, bubbles: true, cancelable: true };
+        arguments[0].dispatchEvent(new ClipboardEvent("paste", options));""",
+        field,
+        text,
+    )
+
+
+def test_known_rows_of_a_new_batch(
+    open_page, assay, save_screenshot, set_dark, set_narrow, tmp_path
+):
+    known = pd.DataFrame(
+        {"U": [1.5, 2.0, 2.5], "R1": [2.0, 1.0, 2.5], "yield": [43.0, 42.0, 46.25]}
+    )
+    with served(assay) as address:
+        page = open_page(address)
+        wait_until(page, lambda: text_of(page, "predicted-value"))
+        before = predicted_value(page)
+        page.find_element("css selector", "#known summary").click()
+        page.find_element("id", "known-batch").send_keys("D")
+        cells = page.find_elements("css selector", "#known-rows input")
+        assert len(cells) == 9
+        paste(page, cells[0], known.to_csv(sep="\t", index=False))
+        cells[-1].send_keys("\b")  # 46.2
+        cells[-1].send_keys("5")
+        assert len(page.find_elements("css selector", "#known-rows input")) == 12  # for another row
+        page.find_element("id", "use-known").click()
+        wait_until(page, lambda: predicted_value(page) != before)
+        assert text_of(page, "known-used") == "Known rows of D that the prediction is made with: 3."
+        assert text_of(page, "warnings") == ""
+        fields = [page.find_element("id", f"column-{i}").get_attribute("value") for i in (0, 1)]
+        row = pd.DataFrame({"U": [float(fields[0])], "R1": [float(fields[1])]})
+        extended = assay.add_anchors(known[["U", "R1"]], known["yield"], batch="D")
+        expected = extended.predict(row, batch="D")[0]
+        assert predicted_value(page) == pytest.approx(expected, rel=1e-9)
+        row.assign(laboratory="D").to_csv(tmp_path / "table.csv", index=False)
+        page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
+        wait_until(page, lambda: text_of(page, "batch-result").startswith("1 rows were predicted"))
+        save_screenshot("serve-known-light")
+        cells[2].send_keys("high")
+        page.find_element("id", "use-known").click()
+        message = "known row 1: 'yield' must be a number"
+        wait_until(page, lambda: message in text_of(page, "predicted-value"))
+        page.get_log("browser")  # the failed request
+        cells[2].clear()
+        cells[2].send_keys("43")
+        page.find_element("id", "use-known").click()
+        wait_until(page, lambda: text_of(page, "known-used"))
+        set_dark(True)
+        save_screenshot("serve-known-dark")
+        assert set_narrow() <= 390
+        page.find_element("id", "known-used").location_once_scrolled_into_view  # noqa: B018
+        save_screenshot("serve-known-dark-narrow")
 
 
 def test_invalid_number_shows_the_error(page):

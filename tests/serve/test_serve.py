@@ -124,7 +124,7 @@ def post_concurrently(twin, requests):
 
 def parse_and_predict(model, rows):
     service = PredictionService(model, "m")
-    return service.predict(service.schema.parse_rows({"rows": rows})[0])
+    return service.predict(service.schema.parse_rows({"rows": rows}).rows)
 
 
 def test_intervals_and_comparables_of_a_blend():
@@ -571,7 +571,7 @@ def test_log_target_is_returned_in_units_of_y():
         TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
     ).fit(X, np.exp(y))
     service = PredictionService(model, "m")
-    rows, _ = service.schema.parse_rows({"rows": [ROW]})
+    rows = service.schema.parse_rows({"rows": [ROW]}).rows
     assert service.to_columns(service.predict(rows), None)["prediction"][0] > 0
     comparables = service.explain(rows)[0]["comparables"]
     assert comparables[0]["known"] == pytest.approx(np.exp(y.iloc[comparables[0]["anchor"]]))
@@ -831,7 +831,7 @@ def test_adjustments_add_up_and_labels_are_retained():
     logarithm = LogTargetRegressor(tree)
     for model, target in ((tree, y), (logarithm, np.exp(y))):
         service = PredictionService(model.fit(labelled, target), "m")
-        rows, _ = service.schema.parse_rows({"rows": [ROW]})
+        rows = service.schema.parse_rows({"rows": [ROW]}).rows
         for one in service.explain(rows)[0]["comparables"]:
             assert one["label"] == f"house {one['anchor']}"
             assert set(one["adjustments"]) == set(X.columns)

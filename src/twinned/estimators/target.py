@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -225,3 +226,12 @@ def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
     """The twin in a `TransformedTargetTwin`, and its transformation; or another model itself."""
     is_transformed = isinstance(model, TransformedTargetTwin)
     return (model.regressor_, model.target_) if is_transformed else (model, IDENTITY)
+
+
+def replace_twin(model: BaseEstimator, twin: BaseEstimator) -> BaseEstimator:
+    """A `TransformedTargetTwin` around another twin; or this twin in place of another model."""
+    if not isinstance(model, TransformedTargetTwin):
+        return twin
+    other = copy.copy(model)
+    other.regressor_ = twin
+    return other

@@ -7,7 +7,6 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +26,7 @@ from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names, to_csv
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.target import split_target
+from twinned.estimators.target import replace_twin, split_target
 from twinned.exceptions import ShiftWarning, require_extra
 from twinned.fitted.target import TargetTransform
 from twinned.persistence.archive import write_atomically
@@ -71,11 +70,8 @@ class LoadedTwin:
         if y.censored.any():
             raise ValueError(f"--known: {table.path} has limits of {self.target!r}, not values.")
         known_y = self.transform.apply(y.lower)
-        model = twin = self.twin.add_anchors(X, known_y, batch=loaded.read_batch(table))
-        if self.model is not self.twin:
-            model = copy(self.model)
-            model.regressor_ = twin
-        return replace(loaded, model=model, twin=twin)
+        twin = self.twin.add_anchors(X, known_y, batch=loaded.read_batch(table))
+        return replace(loaded, model=replace_twin(self.model, twin), twin=twin)
 
     @property
     def target(self) -> str:

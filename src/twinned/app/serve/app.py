@@ -12,6 +12,7 @@ import io
 import json
 import socket
 from contextlib import suppress
+from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -35,7 +36,8 @@ from twinned._version import __version__
 from twinned.app.serve.models import (
     BadRequest,
     Json,
-    ParsedRows,
+    KnownRows,
+    ParsedRequest,
     openapi_description,
     refuse_value_errors,
     short_repr,
@@ -98,53 +100,67 @@ class _Endpoints:
     """One method per route that computes predictions."""
 
     def __init__(self, service: PredictionService) -> None:
-        self._service, self._schema = service, service.schema
+        self.service, self.schema = service, service.schema
         self._batcher = MicroBatcher(service)
+        self._extend = lru_cache(maxsize=2)(service.with_known)  # a page sends the same rows again
+
+    async def _with_known(self, known: KnownRows) -> _Endpoints:
+        """Those of the model with further known rows."""
+        return _Endpoints(await in_thread(self._extend, known)) if known else self
 
     async def predict(self, request: Request) -> Response:
-        rows, confidence = self._schema.parse_rows(_parse_json(await _read_body(request)))
-        columns = await self._predict_columns([rows], confidence)
-        return _json_response(columns, warnings=self._schema.warnings(rows))
+        parsed = self.schema.parse_rows(_parse_json(await _read_body(request)))
+        own = await self._with_known(parsed.known)
+        columns = await own.predict_columns([parsed])
+        return _json_response(columns, warnings=own.schema.warnings(parsed.rows))
 
     async def explain(self, request: Request) -> Response:
-        rows, _ = self._schema.parse_rows(_parse_json(await _read_body(request)))
-        explained = await in_thread(self._service.explain, rows)
+        rows, _, known = self.schema.parse_rows(_parse_json(await _read_body(request)))
+        own = await self._with_known(known)
+        explained = await in_thread(own.service.explain, rows)
         content = {name: [each[name] for each in explained] for name in explained[0]}
-        content["applicability"] = await in_thread(self._service.applicability, rows)
-        return _json_response(content, warnings=self._schema.warnings(rows))
+        content["applicability"] = await in_thread(own.service.applicability, rows)
+        return _json_response(content, warnings=own.schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:
         body, query = await _read_body(request, MAX_FILE_BYTES), request.query_params
-        options = {**query, "missing": frozenset(map(str.casefold, query.getlist("missing")))}
-        given = options.pop("confidence", None)
-        table = await in_thread(_parse_file, body, options, self._schema.names)
-        batches, confidence, notes = await in_thread(self._schema.parse_table, table, given)
-        columns = await self._predict_columns(batches, confidence)
+        missing = frozenset(map(str.casefold, query.getlist("missing")))
+        options: Json = {**query, "missing": missing}
+        given: Json = {"confidence": options.pop("confidence", None)}
+        if (known := options.pop("known", None)) is not None:
+            needed = "the parameter known must be JSON: [{name: value, …}, …]."
+            given["known"] = _parse_json(known.encode(), needed)
+        table = await in_thread(_parse_file, body, options, self.schema.names)
+        batches, notes = await in_thread(self.schema.parse_table, table, given)
+        own = await self._with_known(batches[0].known)
+        columns = await own.predict_columns(batches)
         text = await in_thread(self._to_csv, table, columns)
-        all_rows = [row for rows in batches for row in rows]
-        notes += await in_thread(self._schema.warnings, all_rows)
+        all_rows = [row for each in batches for row in each.rows]
+        notes += await in_thread(own.schema.warnings, all_rows)
         headers = {WARNINGS_HEADER: json.dumps(notes[:MAX_WARNINGS])} if notes else None
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
     def _to_csv(self, table: Table, columns: Json) -> bytes:
         """Return the columns of a table and those of its predictions as CSV."""
-        copied = copied_columns(table, self._schema.names, self._schema.categories)
+        copied = copied_columns(table, self.schema.names, self.schema.categories)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
         return to_csv({**copied, **columns})
 
-    async def _predict_columns(self, batches: list[ParsedRows], confidence: float | None) -> Json:
-        """Return the columns of predictions of parsed rows, which are computed batch by batch.
+    async def predict_columns(self, batches: list[ParsedRequest]) -> Json:
+        """Return the columns of predictions of the rows, which are computed batch by batch.
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
+        confidence = batches[0].confidence
         if confidence is not None:
-            self._service.calibration(confidence)  # before the prediction, as it may be refused
+            self.service.calibration(confidence)  # before the prediction, as it may be refused
         intervals = confidence is not None
-        predictions = [await self._batcher.predict(rows, intervals) for rows in batches]
-        columns: Json = self._service.to_columns(np.concatenate(predictions), confidence)
+        predictions = [await self._batcher.predict(each.rows, intervals) for each in batches]
+        columns: Json = self.service.to_columns(np.concatenate(predictions), confidence)
         if intervals:
-            classified = [await in_thread(self._service.applicability, rows) for rows in batches]
+            rate = self.service.applicability
+            classified = [await in_thread(rate, each.rows) for each in batches]
             columns["applicability"] = [one["label"] for some in classified for one in some]
         return columns
 
@@ -163,14 +179,16 @@ async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes
     return b"".join(parts)
 
 
-def _parse_json(body: bytes) -> object:
+def _parse_json(
+    body: bytes, needed: str = 'the body must be JSON: {"rows": [{name: value, …}, …]}.'
+) -> object:
     def refuse_constant(text: str) -> None:
         raise ValueError(text)  # NaN and Infinity are not JSON
 
     try:
         return json.loads(body.decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError):
-        raise BadRequest('the body must be JSON: {"rows": [{name: value, …}, …]}.', 400) from None
+        raise BadRequest(needed, 400) from None
 
 
 def _json_response(content: Json, status: int = 200, warnings: list[str] | None = None) -> Response:
@@ -207,7 +225,7 @@ def _parse_file(body: bytes, options: dict[str, Any], names: list[str]) -> Table
     As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
     """
     if unknown := [name for name in options if name not in _READ_OPTIONS]:
-        known = ", ".join(("confidence", *_READ_OPTIONS))
+        known = ", ".join(("confidence", *_READ_OPTIONS, "known"))
         raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {known}.")
     if body.startswith(b"PAR1"):
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)

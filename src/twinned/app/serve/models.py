@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib.resources import files
@@ -31,6 +31,7 @@ from twinned.rows.batches import unknown_batches
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
+MAX_KNOWN_ROWS = 10
 _MAX_ABSOLUTE_VALUE = 1e300
 _MAX_DAYS = 80_000  # from 1970, of a date
 _LOGGER = logging.getLogger("twinned")
@@ -40,7 +41,8 @@ _OPTION = re.compile(r"""('[^']*'|"[^"]*")|--(?=[a-z])""")
 
 Value = float | str | int | None  # a number, a category, or None where the value is missing
 Label = Literal["inside", "edge", "outside"]
-ParsedRows = list[list[Value]]  # (row, feature)
+ParsedRows = Sequence[Sequence[Value]]  # (row, feature), and the batch of a model with batches
+KnownRows = tuple[tuple[Value, ...], ...]  # as parsed rows, with the target last
 Json = dict[str, Any]
 
 
@@ -81,6 +83,14 @@ def _check_digits(value: object) -> object:
 
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_check_digits)]
 Confidence = Annotated[Number, Field(gt=0, lt=1)]
+
+
+class ParsedRequest(NamedTuple):
+    """The rows of a request, the confidence, and further known rows of its batches."""
+
+    rows: ParsedRows
+    confidence: float | None
+    known: KnownRows
 
 
 class InputFeature(NamedTuple):
@@ -173,6 +183,8 @@ class RequestSchema:
         of a model with batches, which may be missing.
     batch : list of InputFeature
         That of the batch, or none.
+    target : str
+        The name of the target, which a known row must have.
     model : pydantic model of the body of a request
     """
 
@@ -205,6 +217,7 @@ class RequestSchema:
             name = vars(twin).get("batch_name_") or "batch"
             self.batch = [InputFeature(name, fitted.batches.names, False, True, False)]
         self.inputs = [*(by_name[name] for name in names), *self.batch]
+        self.target = str(vars(twin).get("target_name_", "y"))
         self.model = self._make_model()
 
     def _make_model(self) -> type[BaseModel]:
@@ -215,11 +228,20 @@ class RequestSchema:
         }
         config = pydantic.ConfigDict(json_schema_extra=self._describe_inputs)
         row = pydantic.create_model("Row", __config__=config, **fields)
-        limits = Field(min_length=1, max_length=MAX_ROWS)
-        rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
-        fields = {"confidence": (Confidence | None, None), "rows": (rows, ...)}
+        limits, add = Field(min_length=1, max_length=MAX_ROWS), BeforeValidator(self._add_features)
+        rows = Annotated[list[row], limits, add]  # type: ignore[valid-type]
+        request: Json = {"confidence": (Confidence | None, None), "rows": (rows, ...)}
+        if self.batch:
+            (name, labels), batch_field = self.batch[0][:2], list(fields)[-1]
+            batch = InputFeature(name, labels, False, False, False)
+            target = InputFeature(self.target, None, False, False, False)
+            fields[batch_field] = (batch.field_type(), Field(alias=batch.name))
+            fields["target"] = (target.field_type(), Field(alias=target.name))
+            known = pydantic.create_model("KnownRow", __config__=config, **fields)
+            few = Annotated[list[known], Field(max_length=MAX_KNOWN_ROWS), add]  # type: ignore[valid-type]
+            request["known"] = (few, [])
         config = pydantic.ConfigDict(extra="forbid")
-        return pydantic.create_model("Request", __config__=config, **fields)
+        return pydantic.create_model("Request", __config__=config, **request)
 
     def _describe_inputs(self, schema: Json) -> None:
         """Replace the features of a row by the inputs that they are made from."""
@@ -227,45 +249,53 @@ class RequestSchema:
         for date in self._dates:
             example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
             properties[date.name] = {"type": "string", "examples": [example]}
-        schema["properties"] = {each.name: properties[each.name] for each in self.inputs}
-        schema["required"] = [each.name for each in self.inputs if each not in self.batch]
+        sources = {name: self._sources.get(name, name) for name in properties}
+        schema["properties"] = {name: properties[name] for name in dict.fromkeys(sources.values())}
+        schema["required"] = list(dict.fromkeys(sources[name] for name in schema["required"]))
 
-    def parse_rows(
-        self, content: object, row_names: list[str] | None = None
-    ) -> tuple[ParsedRows, float | None]:
-        """Return the values of each row in the order of the features, and the confidence.
+    def parse_rows(self, content: object, row_names: list[str] | None = None) -> ParsedRequest:
+        """Return the values of each row in the order of the features, and what else is given.
 
-        `content` is {"rows": [{name: value}], "confidence": number}. Messages have the names of
-        the rows; by default they are counted.
+        `content` is {"rows": [{name: value}], "confidence": number, "known": [{name: value}]}; the
+        last only for a model with batches. Messages have the names of the rows; by default they
+        are counted.
         """
         try:
             request: Any = self.model.model_validate(content)
         except ValidationError as error:
             raise self._to_bad_request(error.errors()[0], row_names) from None
-        return [list(vars(row).values()) for row in request.rows], request.confidence
+        rows = [list(vars(row).values()) for row in request.rows]
+        known = tuple(tuple(vars(row).values()) for row in request.known) if self.batch else ()
+        return ParsedRequest(rows, request.confidence, known)
 
     def _to_bad_request(self, error: ErrorDetails, row_names: list[str] | None) -> BadRequest:
         """Return an error of pydantic as one sentence."""
         location, kind, shown = error["loc"], error["type"], short_repr(error["input"])
         cause = error.get("ctx", {}).get("error")
+        listed = "known rows" if location[:1] == ("known",) else "rows"
         if location[:1] == ("confidence",):
             return BadRequest(f"confidence must lie between 0 and 1, but is {shown}.")
         if kind == "extra_forbidden":
-            return BadRequest(f'{short_repr(location[0])} is unknown; use "rows" and "confidence".')
+            used = join_names(list(self.model.model_fields))
+            return BadRequest(f"{short_repr(location[0])} is unknown; use {used}.")
         if kind == "too_short":
             return BadRequest("there are no rows.")
         if kind == "too_long":
-            return BadRequest(f"there are too many rows; send at most {MAX_ROWS:,}.", 413)
+            most = error["ctx"]["max_length"]
+            return BadRequest(f"there are too many {listed}; send at most {most:,}.", 413)
         if len(location) < 2:
-            return BadRequest(str(cause or 'the body must be an object with a list "rows".'))
+            name = listed.split()[0]
+            return BadRequest(str(cause or f'the body must be an object with a list "{name}".'))
         number, *names = location[1:]
-        row = f"row {int(number) + 1}" if row_names is None else row_names[int(number)]
+        row = f"{listed[:-1]} {int(number) + 1}"
+        if row_names is not None and listed == "rows":
+            row = row_names[int(number)]
         if not names:
             return BadRequest(f"{row} must be an object, not {shown}.")
         name = self._sources.get(str(names[0]), str(names[0]))
         if kind == "missing":
-            needed = join_names([each.name for each in self.inputs])
-            return BadRequest(f"{row} lacks {name!r}; it must have {needed}.")
+            needed = [each.name for each in self.inputs] + [self.target] * (listed != "rows")
+            return BadRequest(f"{row} lacks {name!r}; it must have {join_names(needed)}.")
         hint = "; write a decimal point" if "," in shown else ""
         return BadRequest(f"{row}: {name!r} {cause or f'must be a number, not {shown}{hint}'}.")
 
@@ -288,10 +318,8 @@ class RequestSchema:
                     row[name], row[marker] = limit
         return row
 
-    def parse_table(
-        self, table: Table, confidence: str | None
-    ) -> tuple[list[ParsedRows], float | None, list[str]]:
-        """Return batches of the rows of a file and the confidence, as `parse_rows`, and notes."""
+    def parse_table(self, table: Table, options: Json) -> tuple[list[ParsedRequest], list[str]]:
+        """Return the rows of a file as requests with these options, and notes."""
         with refuse_value_errors():
             table.require(source_columns(table, self.names), "features of the model")
             known = [*self.features, *(each for each in self.batch if each.name in table.names)]
@@ -304,10 +332,8 @@ class RequestSchema:
             batch = slice(first, first + MAX_ROWS)
             some = X.iloc[batch].astype(object)
             rows = some.where(some.notna(), None).to_dict("records")
-            content = {"rows": rows, "confidence": confidence}
-            parsed, level = self.parse_rows(content, row_names[batch])
-            batches.append(parsed)
-        return batches, level, notes
+            batches.append(self.parse_rows({"rows": rows, **options}, row_names[batch]))
+        return batches, notes
 
     def warnings(self, rows: ParsedRows) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.

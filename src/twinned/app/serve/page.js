@@ -1,5 +1,5 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
-let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
+let columns = [], inputs = [], batch = null, intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -50,6 +50,69 @@ function readForm() {
 // 1,234 may be meant as 1234: it is left as it is, and refused
 function withDecimalPoint(text) {
   return /^\s*[<>]?\s*[+-]?\d*,\d+\s*$/.test(text) && !/\d,\d{3}\s*$/.test(text) ? text.replace(",", ".") : text;
+}
+
+function knownNames() {
+  return [...inputs.slice(0, -1).map((column) => column.name), target];  // the batch is the last input
+}
+
+function addKnownRow() {
+  const body = byId("known-rows").tBodies[0], line = createElement("tr", ""), number = body.rows.length + 1;
+  line.append(...knownNames().map((name) => {
+    const cell = createElement("td", "");
+    cell.append(createElement("input", "", { ariaLabel: `${name} of known row ${number}` }));
+    return cell;
+  }));
+  body.append(line);
+}
+
+// cells of a spreadsheet, or lines of a file, with or without the names of the columns
+function pasteKnownRows(event) {
+  const text = event.clipboardData.getData("text").trimEnd(), names = knownNames(), body = byId("known-rows").tBodies[0];
+  const lines = text.split(/\r?\n/);
+  const separator = ["\t", ";", ","].find((sign) => lines[0].split(sign).length >= names.length) ?? "\t";
+  if (lines.length === 1 && !text.includes(separator)) return;
+  event.preventDefault();
+  let cells = lines.map((line) => line.split(separator).map((cell) => cell.trim()));
+  const order = names.map((name) => cells[0].indexOf(name)), hasNames = !order.includes(-1);
+  if (hasNames) cells = cells.slice(1).map((line) => order.map((index) => line[index] ?? ""));
+  const cell = event.target.closest("td"), first = cell.parentElement.sectionRowIndex;
+  while (body.rows.length < first + cells.length) addKnownRow();
+  cells.forEach((line, i) => line.forEach((value, j) => {
+    const field = body.rows[first + i].cells[(hasNames ? 0 : cell.cellIndex) + j]?.firstChild;
+    if (field) field.value = value;
+  }));
+}
+
+function readKnown() {
+  if (!batch) return undefined;
+  const lines = Array.from(byId("known-rows").tBodies[0].rows, (line) => Array.from(line.cells, (cell) => cell.firstChild.value));
+  return lines.filter((cells) => cells.some((value) => value.trim())).map((cells) => ({
+    ...Object.fromEntries(knownNames().map((name, i) => [name, withDecimalPoint(cells[i])])), [batch.name]: byId("known-batch").value }));
+}
+
+function useKnownRows() {
+  const name = byId("known-batch").value.trim(), index = inputs.indexOf(batch), known = batch.choices.indexOf(name);
+  byId(`column-${index}`).value = known < 0 ? NEW_CATEGORY : known;
+  byId(`new-${index}`).hidden = known >= 0;
+  byId(`new-${index}`).value = name;
+  return predict();
+}
+
+function offerKnownRows(most) {
+  byId("known").hidden = false;
+  byId("known-hint").textContent = `A few rows whose ${target} is known, up to ${most}: type them, or paste them from a spreadsheet. ` +
+    "The model is not trained again, and the rows are not stored.";
+  byId("known-label").textContent = `new ${batch.name}`;
+  const head = createElement("tr", ""), body = byId("known-rows").tBodies[0];
+  head.append(...knownNames().map((name) => createElement("th", name, { scope: "col" })));
+  byId("known-rows").tHead.append(head);
+  for (let row = 0; row < 3; row++) addKnownRow();
+  body.addEventListener("paste", pasteKnownRows);
+  body.addEventListener("input", ({ target: { value, parentElement: { parentElement: line } } }) => {
+    if (value && line === body.lastChild && body.rows.length < most) addKnownRow();
+  });
+  byId("use-known").addEventListener("click", useKnownRows);
 }
 
 function drawComparables(comparables, prediction) {
@@ -123,13 +186,13 @@ function fillTable(comparables, others) {
 
 async function predict(event) {
   if (event) event.preventDefault();
-  const rows = [readForm()], confidence = intervals ? CONFIDENCE : undefined;
+  const rows = [readForm()], known = readKnown(), confidence = intervals ? CONFIDENCE : undefined;
   const output = byId("predicted-value");
   try {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
-      await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
+      await (await post("/predict", JSON.stringify({ rows, confidence, known }))).json();
     const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
-      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows }))).json();
+      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows, known }))).json();
     output.className = "";
     output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
@@ -141,6 +204,7 @@ async function predict(event) {
       : "";
     byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
     byId("warnings").textContent = warnings.join(" ");
+    byId("known-used").textContent = known?.length ? `Known rows of ${known[0][batch.name]} that the prediction is made with: ${known.length}.` : "";
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
     byId("alone").textContent = `Prediction ${format(value)}; from the cases shown alone ` +
@@ -153,7 +217,7 @@ async function predict(event) {
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-    for (const id of ["std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
+    for (const id of ["std", "interval", "warnings", "applicability", "known-used"]) byId(id).textContent = "";
     byId("comparables").hidden = true;  // they are those of another input
   }
 }
@@ -165,9 +229,9 @@ async function predictFile() {
   output.className = "";
   output.textContent = "The table is predicted…";
   try {
-    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, missing = byId("missing").value.trim();
+    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, known = readKnown(), missing = byId("missing").value.trim();
     const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }),
-      ...(missing && { missing }) };
+      ...(missing && { missing }), ...(known?.length && { known: JSON.stringify(known) }) };
     const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
@@ -196,6 +260,7 @@ function offerNewCategory(select, name, index) {
 async function start() {
   const about = await (await fetch("/about")).json();
   ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
+  if (about.known_rows) batch = inputs.at(-1);
   byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");
@@ -205,8 +270,7 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-      const isBatch = !columns.some((own) => own.name === column.name);  // which may always be missing
-      if (about.allow_missing || isBatch) field.append(createElement("option", "missing", { value: MISSING }));
+      if (about.allow_missing || column === batch) field.append(createElement("option", "missing", { value: MISSING }));
       field.value = column.middle === null ? MISSING : column.choices.indexOf(column.middle);
     } else if (column.middle !== null) {
       field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
@@ -216,6 +280,7 @@ async function start() {
     return group;
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
+  if (batch) offerKnownRows(about.known_rows);
   byId("form").addEventListener("submit", predict);
   for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();

@@ -14,17 +14,19 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.app.serve.models import (
+    MAX_KNOWN_ROWS,
     BadRequest,
     InputDate,
     InputFeature,
     Json,
+    KnownRows,
     ParsedRows,
     RequestSchema,
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.target import split_target
+from twinned.estimators.target import replace_twin, split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import find_comparables
@@ -60,7 +62,20 @@ class PredictionService:
         if isinstance(twin, TwinRegressor):
             twin.prepare_fast_path()
         self._twin, self._calibration = twin, twin.calibration_
-        self.target = str(vars(twin).get("target_name_", "y"))
+        self.target = self.schema.target
+
+    def with_known(self, known: KnownRows) -> PredictionService:
+        """Return the service of the model with further known rows of batches.
+
+        Nothing is trained or stored.
+        """
+        *_, batch, y = zip(*known, strict=True)
+        X, known_y = self.schema.to_table(known, with_names=True), self._target.apply(np.array(y))
+        if np.isinf(known_y).any():
+            raise BadRequest(f"known rows: the logarithm of {self.target!r} needs positive values.")
+        with refuse_value_errors():
+            twin = split_target(self._model)[0].add_anchors(X, known_y, batch=list(batch))
+        return PredictionService(replace_twin(self._model, twin), self.name)
 
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
@@ -70,6 +85,7 @@ class PredictionService:
         `calibrated_std` is whether the standard deviation is calibrated.
         `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
         `allow_missing` is whether values may be missing.
+        `known_rows` is the largest number of further known rows of batches.
         """
         calibration = self._calibration
         known_y = self._twin.fitted_.known_y
@@ -88,6 +104,7 @@ class PredictionService:
             "intervals": calibration is not None and calibration.n_rows >= _MIN_SCORES,
             "calibrated_std": calibration is not None,
             "allow_missing": self.schema.allow_missing,
+            "known_rows": MAX_KNOWN_ROWS if self.schema.batch else 0,
             "columns": [describe(each) for each in self.schema.features],
             "inputs": [describe(each) for each in self.schema.inputs],
         }
