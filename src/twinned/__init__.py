@@ -41,6 +41,7 @@ _MODULES = {
     "ComparablesDisplay": "displays",
     "AnchorCurveDisplay": "displays",
     "query": "active",
+    "solve": "inverse.solving",
     "save": "persistence",
     "load": "persistence",
     "thin": "export.thinning",

@@ -45,6 +45,10 @@ class ShiftWarning(UserWarning):
     """Too many rows lie outside of the training rows for prediction intervals to hold."""
 
 
+class UnreachedTargetWarning(UserWarning):
+    """No row was found that reaches the wanted target; the closest ones are returned."""
+
+
 class IgnoredValidationSetWarning(UserWarning):
     """A validation set was given to a base estimator that cannot use one."""
 
