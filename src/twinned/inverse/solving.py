@@ -11,17 +11,18 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from twinned.exceptions import UnreachedTargetWarning
-from twinned.fitted.applicability import LABELS
-from twinned.inverse.forward import ForwardModel
-from twinned.inverse.goals import Goals
-from twinned.inverse.search import Candidates, Search, select_different
-from twinned.inverse.space import LinearConstraints, SearchSpace, find_columns, parse_bounds
-from twinned.rows.schema import NUMERIC, Floats, Indices, is_table, known_medians
-from twinned.rows.validation import check_integer
+from twinned.fitted.applicability import LABELS, OUTSIDE
+from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
+from twinned.inverse.problem import Goals, LinearConstraints, SearchSpace, find_columns
+from twinned.inverse.search import Search, select_different
+from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
+from twinned.rows.validation import check_integer, check_real
 
-_N_STARTS = 64  # rows that are moved by the approximation
-_N_CANDIDATES = 24  # rows that are moved by the model
-_APPROXIMATE_STEPS, _STEPS = 40, 14
+_N_STARTS = 64  # different known rows that are moved by the approximation of the model
+_APPROXIMATE_STEPS, _STEPS = 40, 12
+_GAP = 0.2  # by which solutions differ in some column, in its range, where there are enough
+_EXACT = 1e-5  # a miss, in standard deviations of y, that is as good as none
+_CONFIDENCE = 0.9  # of the intervals in the table, unless another is given
 
 
 def solve(
@@ -35,233 +36,252 @@ def solve(
     n: int = 5,
     confidence: float | None = None,
     batch: str | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> pd.DataFrame:
-    """Find inputs whose predicted target is as wanted."""
+    """Find inputs whose predicted target is as wanted.
+
+    The search starts at known rows and changes them until the prediction is as wanted. Solutions
+    are different from each other; where there are none, the closest rows are returned, with an
+    `UnreachedTargetWarning`.
+
+    Parameters
+    ----------
+    model : a fitted twin
+        Any twin or blend, also one of several targets or of a transformed target, or the result of
+        `conformal` or `cross_conformal` for one.
+    target : float, (low, high), str or dict
+        The wanted value or range: a number, `(low, high)` or `"40..60"`, `">= 60"`, `"<= 5"`,
+        `"max"` or `"min"`. For a model of several targets, a dict with one of these for some or all
+        of them, by name; the others are not restricted. A number is reached if the prediction
+        differs by at most 1 % of the standard deviation of the known values.
+    near : dict, Series, or table or array of one row, default=None
+        The row that is to be changed: solutions change it little. Some change one column only.
+        Without it, solutions are those that the model predicts with the smallest expected error.
+    fixed : sequence of str or dict, default=None
+        Columns that keep the value of `near`, or that of the known row from which a solution
+        starts; or a dict with the values of columns, of which None is the former.
+    bounds : dict, default=None
+        `(low, high)` of numeric columns by name, where None is no change of that end. By default
+        the ranges of the known rows.
+    constraints : str or sequence of str, default=None
+        Linear equations and inequalities of numeric columns, such as `"a + b + c = 100"` or
+        `"2 a - b <= 5"`.
+    n : int, default=5
+        Number of solutions.
+    confidence : float, default=None
+        With it, the prediction interval of this confidence must be within the wanted range, not
+        only the prediction: its lower end must be at least 60 for `">= 60"`, and is maximized by
+        `"max"`. If a number is wanted, it only sets the interval of the result. The model must be
+        calibrated, as an `AutoTwinRegressor` is.
+    batch : str, default=None
+        Batch in which rows are to be measured, for a model with batches.
+    random_state : int, RandomState or None, default=None
+        Breaks ties between known rows as starts.
+
+    Returns
+    -------
+    DataFrame with a row for each solution, the best first, and the columns of the features; the
+    change of each from `near`, or else from the nearest known row, as `change of …`; `anchor`, the
+    label or number of the nearest known row; `predicted`; of a calibrated model `lower` and
+    `upper`, the ends of the interval of `confidence` or 0.9, and `probability`, that a measurement
+    is within a wanted range; `applicable`, as in `applicability`; `distance` of the changes in the
+    learned metric; and `reached`, whether the target is reached. With several targets, names such
+    as `predicted` end with `_` and the name of the target.
+
+    Numeric columns of which all known values are whole stay whole, and categories are those of
+    known rows or of `near` with one category changed.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import TwinRegressor, solve
+    >>> X = pd.DataFrame({"heat": [1.5, 2.0, 4.0, 5.5], "time": [2.0, 1.2, 3.0, 1.0]})
+    >>> twin = TwinRegressor(Ridge(1e-6)).fit(X, 2 * X["heat"] + X["time"])
+    >>> solve(twin, 9.0, near={"heat": 2.0, "time": 2.0}, fixed=["time"], n=1)["heat"].round(3)
+    0    3.5
+    Name: heat, dtype: float64
+    """
     forward = ForwardModel.of(model, batch)
-    n = check_integer("n", n)
+    n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")
-    goals = Goals.parse(target, forward.target_names, forward.known_y)
+    goals = Goals(target, forward.target_names, forward.known_y)
     origin = None if near is None else _encode_row(forward, near, "near")
     values = _fixed_values(forward, fixed, origin)
-    space = _make_space(forward, values, bounds, constraints)
+    space = _make_space(forward, values, bounds or {}, constraints or [])
 
     def predict(rows: Floats) -> Floats:
         intervals = None if confidence is None else forward.predict_interval(rows, confidence)
-        return goals.take(forward.predict(rows), intervals)
+        return goals.ends(forward.predict(rows), intervals)
 
-    def approximate(rows: Floats) -> Floats:
-        return goals.take(forward.approximation.predict(rows))
+    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), origin)
+    rows, moving = _starts(forward, search, values, rng)
+    rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
+    n_candidates = max(BLOCK_ROWS, 3 * n)
+    chosen = select_different(
+        rows / space.width, _order(forward, search, rows, ends), n_candidates, _GAP
+    )
+    if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
+        moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
+    rows, ends = search.descend(rows[chosen], moving[chosen], predict, _STEPS)
+    order = _order(forward, search, rows, ends)
+    if (goals.miss(ends)[order] > goals.tolerance).all():
+        message = "No row was found that reaches the target; the closest ones are returned."
+        warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
+    else:
+        order = order[goals.miss(ends)[order] <= goals.tolerance]
+    chosen = select_different(rows / space.width, order, n, _GAP)
+    table = _tabulate(forward, search, rows[chosen], confidence or _CONFIDENCE)
+    return table.assign(reached=goals.miss(ends[chosen]) <= goals.tolerance)
 
-    search = Search(space, goals, approximate, origin)
-    starts = _starts(forward, search, values, check_random_state(random_state))
-    found = _search(forward, search, predict, starts)
-    return _tabulate(forward, search, found, n, confidence)
+
+# --- arguments ------------------------------------------------------------------------------------
 
 
-# --- arguments ----------------------------------------------------------------------------------
-
-
-def _encode_row(forward: ForwardModel, near: Any, argument: str) -> Floats:
+def _encode_row(forward, row, argument):
     """(feature,): a row that is given as a mapping, a series, a table or a sequence."""
-    if isinstance(near, Mapping | pd.Series):
-        find_columns(forward.names, list(near.keys()), argument)
-        if absent := [name for name in forward.names if name not in near]:
+    names = forward.twin.feature_labels()
+    if isinstance(row, Mapping | pd.Series):
+        find_columns(names, list(row.keys()), argument)
+        if absent := [name for name in names if name not in row]:
             raise ValueError(f"{argument} has no value of {absent[0]!r}.")
-        near = pd.DataFrame({name: [near[name]] for name in forward.names})
-    elif not is_table(near):
-        near = np.asarray(near, dtype=object).reshape(1, -1)
-    rows = forward.encode(near)
-    if len(rows) != 1:
-        raise ValueError(f"{argument} must be one row, not {len(rows)}.")
-    return rows[0]
+        row = pd.DataFrame({name: [row[name]] for name in names})
+    elif not is_table(row):
+        row = pd.DataFrame(np.asarray(row, dtype=object).reshape(1, -1)).infer_objects()
+        row.columns = names if row.shape[1] == len(names) else row.columns
+    row = row if "feature_names_in_" in vars(forward.twin) else row.to_numpy()
+    encoded = forward.twins[0].encode(row).matrix
+    if len(encoded) != 1:
+        raise ValueError(f"{argument} must be one row, not {len(encoded)}.")
+    return encoded[0]
 
 
-def _fixed_values(
-    forward: ForwardModel, fixed: Sequence[str] | Mapping[str, Any] | None, origin: Floats | None
-) -> dict[int, float | None]:
+def _fixed_values(forward, fixed, origin):
     """The value of each fixed column by its position; None is that of each known row."""
-    fixed = [fixed] if isinstance(fixed, str) else fixed or []
-    columns = find_columns(forward.names, list(fixed), "fixed")
-    values: dict[int, float | None] = dict.fromkeys(columns)
-    if isinstance(fixed, Mapping):
-        row = forward.decode(forward.known[0]) | dict(fixed)
-        origin = _encode_row(forward, row, "fixed")
-    if origin is not None:
-        values = {j: float(origin[j]) for j in columns}
-        for j in columns:
-            if np.isnan(origin[j]):
-                raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")
+    given = fixed if isinstance(fixed, Mapping) else dict.fromkeys([fixed] if isinstance(fixed, str) else fixed or [])
+    columns = find_columns(forward.twin.feature_labels(), list(given), "fixed")
+    row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
+    set_values = {name: value for name, value in given.items() if value is not None}
+    encoded = _encode_row(forward, row | set_values, "fixed")
+    values = {}
+    for j, (name, value) in zip(columns, given.items(), strict=True):
+        values[j] = None if origin is None and value is None else float(encoded[j])
+        if values[j] is not None and np.isnan(values[j]):
+            raise ValueError(f"The fixed column {name!r} has no value.")
     return values
 
 
-def _make_space(
-    forward: ForwardModel,
-    values: Mapping[int, float | None],
-    bounds: Mapping[str, Sequence[float | None]] | None,
-    constraints: Sequence[str] | str | None,
-) -> SearchSpace:
+def _make_space(forward, values, bounds, constraints):
     """The columns that may change, their bounds and the constraints."""
-    names, schema, known = forward.names, forward.schema, forward.known
-    low, high = parse_bounds(bounds, names, schema, known)
-    texts = [constraints] if isinstance(constraints, str) else list(constraints or ())
-    linear = LinearConstraints.parse(texts, names)
-    for j in schema.categorical:
-        low[j] = high[j] = 0.0
-        if linear.coefficients[:, j].any():
-            raise ValueError(f"constraints: the column {names[j]!r} is not numeric.")
-    is_free = np.isin(np.arange(len(names)), list(values), invert=True) & (high > low)
+    names, schema, known = forward.twin.feature_labels(), forward.schema, forward.known
+    low, high = np.fmin.reduce(known), np.fmax.reduce(known)
     is_whole = np.all(np.isnan(known) | (known == np.round(known)), axis=0)
-    return SearchSpace(names, low, high, is_free, is_whole, linear)
+    linear = LinearConstraints.parse(
+        [constraints] if isinstance(constraints, str) else list(constraints), names
+    )
+    low[schema.categorical] = high[schema.categorical] = 0.0
+    for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
+        ends = list(bounds[name])
+        if len(ends) != 2:
+            raise ValueError(f"bounds of {name!r} must be (low, high), not {bounds[name]!r}.")
+        low[j] = low[j] if ends[0] is None else check_real(f"bounds of {name!r}", ends[0])
+        high[j] = high[j] if ends[1] is None else check_real(f"bounds of {name!r}", ends[1])
+        if is_whole[j]:
+            low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
+        if low[j] > high[j]:
+            raise ValueError(f"bounds of {name!r}: {low[j]:g} is larger than {high[j]:g}.")
+    for name, j in zip(names, range(len(names)), strict=True):
+        if schema.kinds[j] != NUMERIC and (name in bounds or linear.coefficients[:, j].any()):
+            raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")
+    is_free = np.isin(np.arange(len(names)), list(values), invert=True) & (high > low)
+    return SearchSpace(low, high, is_free, is_whole, linear)
 
 
-# --- search -------------------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 
 
-def _starts(
-    forward: ForwardModel,
-    search: Search,
-    values: Mapping[int, float | None],
-    rng: np.random.RandomState,
-) -> Candidates:
-    """Different known rows near the goal or the given row, and that row with one free column."""
+def _starts(forward, search, values, rng):
+    """Rows from which the search starts, and (row, variable) the variables that may change.
+
+    They are different known rows whose value is near the target. If a row is given, they are also
+    those nearest to it, and the row itself: with all columns free, with one of them, and with each
+    other category.
+    """
     space, origin, known = search.space, search.near, forward.known
-    pool = np.where(np.isnan(known) & space.is_free, known_medians(known), known)
-    for j, value in values.items():
-        pool[:, j] = pool[:, j] if value is None else value
-    usable = ~np.isnan(pool[:, list(values)]).any(axis=1)
-    loss = search.goals.loss(search.goals.take(forward.known_y))
-    order = np.lexsort((rng.permutation(len(pool)), loss))
-    order = order[usable[order]]
-    chosen = select_different(
-        pool / space.width, order[: max(2 * _N_STARTS, len(order) // 3)], _N_STARTS, 0.5
-    )
-    rows, moving = [pool[chosen]], [np.ones((len(chosen), len(space.upper)), dtype=bool)]
+    known = np.where(np.isnan(known) & space.is_free, known_medians(known), known)
+    known = known[~np.isnan(known[:, list(values)]).any(axis=1)]
+    loss = search.goals.loss(search.goals.ends(forward.known_y))
+    order = np.lexsort((rng.permutation(len(known)), loss))
+    nearest = order[: max(2 * _N_STARTS, len(order) // 3)]
+    rows = [known[select_different(known / space.width, nearest, _N_STARTS, 0.5)]]
+    n_free, moving = space.is_free.sum(), np.ones((0, len(space.upper)), dtype=bool)
     if origin is not None:
-        distance = forward.distances(pool, origin[None])[:, 0]
-        nearest = np.argsort(np.where(usable, distance, np.inf))[:_N_STARTS]
-        single = np.eye(len(space.upper), dtype=bool)[: len(space.free)]
-        copies = np.repeat(origin[None], 1 + len(single), axis=0)
-        rows += [pool[nearest], copies, _other_categories(forward, origin, values)]
-        moving += [np.ones((len(nearest), len(space.upper)), dtype=bool)]
-        moving += [np.concatenate([np.ones((1, len(space.upper)), dtype=bool), single])]
-        moving += [np.ones((len(rows[-1]), len(space.upper)), dtype=bool)]
-    given, may_move = np.concatenate(rows), np.concatenate(moving)
+        moving = np.eye(n_free, len(space.upper), dtype=bool)
+        rows.insert(0, np.repeat(origin[None], n_free + 1, axis=0))
+        rows.append(known[np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]])
+        for j in set(forward.schema.categorical) - set(values):
+            for code in np.unique(known[:, j]):
+                rows.append(np.where(np.arange(len(origin)) == j, code, origin)[None])
+    starts = np.concatenate(rows)
     for j, value in values.items():
-        given[:, j] = given[:, j] if value is None else value
-    settled, is_possible = space.settle(given)
+        starts[:, j] = starts[:, j] if value is None else value
+    moving = np.concatenate([moving, np.ones((len(starts) - len(moving), len(space.upper)), bool)])
+    starts, is_possible = space.rows(space.variables(starts), starts)
     if not is_possible.any():
-        raise ValueError(
-            "The constraints contradict each other, or the bounds and fixed columns: no row "
-            "satisfies them all."
-        )
-    settled, may_move = settled[is_possible], may_move[is_possible]
-    return Candidates(settled, may_move, search.approximate(settled))
+        raise ValueError("No row satisfies the constraints within the bounds and fixed columns.")
+    return starts[is_possible], moving[is_possible]
 
 
-def _other_categories(
-    forward: ForwardModel, origin: Floats, values: Mapping[int, float | None]
-) -> Floats:
-    """The given row with each other category of a column that is not fixed."""
-    rows = [origin[:0].reshape(0, len(origin))]
-    for j in forward.schema.categorical:
-        if j not in values:
-            codes = np.unique(forward.known[:, j][~np.isnan(forward.known[:, j])])
-            copies = np.repeat(origin[None], len(codes), axis=0)
-            copies[:, j] = codes
-            rows.append(copies)
-    return np.concatenate(rows)
+def _order(forward, search, rows, ends):
+    """The rows in the order of preference: those that reach the goals, and those applicable first.
 
-
-def _search(forward: ForwardModel, search: Search, predict: Any, starts: Candidates) -> Candidates:
-    """Rows that reach the goals by the model, or are near them: first by its approximation."""
-    space = search.space
-    moved = search.descend(starts, search.approximate, _APPROXIMATE_STEPS)
-    settled, is_possible = space.settle(moved.rows)
-    moved = Candidates(settled, moved.moving, search.approximate(settled)).take(is_possible)
-    order = _order(forward, search, moved, _preference(forward, search, moved.rows))
-    chosen = select_different(moved.rows / space.width, order, _N_CANDIDATES, 0.1)
-    chosen_rows = moved.rows[chosen]
-    moving = moved.moving[chosen] & ~space.whole
-    return search.descend(Candidates(chosen_rows, moving, predict(chosen_rows)), predict, _STEPS)
-
-
-def _preference(forward: ForwardModel, search: Search, rows: Floats) -> Floats:
-    """(row,): the distance from the given row, or else the expected error, which is preferred small."""
-    if search.near is not None:
-        return forward.distances(rows, search.near[None])[:, 0]
-    return forward.expected_error(rows)
-
-
-def _order(forward: ForwardModel, search: Search, found: Candidates, preference: Floats) -> Indices:
-    """The rows that reach the goals first, those inside of the known rows before others."""
+    Then those nearest to the given row or with the least expected error, or best where the target
+    is maximized.
+    """
     goals = search.goals
-    miss, is_outside = goals.miss(found.ends), forward.applicability(found.rows) == 2
-    if any(goal.direction for goal in goals.goals):
-        preference = goals.loss(found.ends)
-    reached = miss <= goals.tolerance
-    preference = np.where(reached, preference, goals.loss(found.ends))
-    return np.lexsort((preference, is_outside, miss > 1e-5, ~reached))
+    loss, miss, (preference, classes) = goals.loss(ends), goals.miss(ends), forward.rate(rows)
+    if search.near is not None:
+        preference = forward.distances(rows, search.near[None])[:, 0]
+    is_reached = miss <= goals.tolerance
+    preference = np.where(is_reached & ~goals.direction.any(), preference, loss)
+    is_outside = classes == LABELS.index(OUTSIDE)
+    return np.lexsort((preference, is_outside, miss > _EXACT, ~is_reached))
 
 
-# --- result -------------------------------------------------------------------------------------
+# --- result ---------------------------------------------------------------------------------------
 
 
-def _tabulate(
-    forward: ForwardModel, search: Search, found: Candidates, n: int, confidence: float | None
-) -> pd.DataFrame:
-    """The table of the solutions that are chosen."""
-    goals, space, origin = search.goals, search.space, search.near
-    spread = forward.predict_std(found.rows)[:, goals.outputs] / goals.unit
-    preference = spread.max(axis=1) if origin is None else _preference(forward, search, found.rows)
-    order = _order(forward, search, found, preference)
-    reached = goals.miss(found.ends) <= goals.tolerance
-    if reached.any():
-        order = order[reached[order]]
-    else:
-        closest = goals.describe(found.ends[order[0]])
-        warnings.warn(
-            f"No row was found that reaches the target; the closest ones are returned ({closest}).",
-            UnreachedTargetWarning,
-            stacklevel=3,
-        )
-    chosen = select_different(found.rows / space.width, order, n, 0.2)
-    rows, reached = found.rows[chosen], reached[chosen]
+def _tabulate(forward, search, rows, confidence):
+    """The table of solutions, without `reached`."""
+    space, origin = search.space, search.near
     distances = forward.distances(rows, forward.known)
-    anchors = np.argmin(distances, axis=1)
-    base = forward.known[anchors] if origin is None else np.repeat(origin[None], len(rows), axis=0)
-    table, before = (
-        forward.decoded_table(rows, space.is_whole),
-        forward.decoded_table(base, space.is_whole),
-    )
-    predicted = forward.predict(rows)
-    level = 0.9 if confidence is None else confidence
-    intervals = forward.predict_interval(rows, level) if forward.has_intervals else None
-    columns = {name: table[name] for name in forward.names}
-    for j, name in enumerate(forward.names):
-        columns[f"change of {name}"] = _changes(before[name], table[name], forward.schema.kinds[j])
-    columns["anchor"] = [forward.labels[i] for i in anchors]
-    several = len(forward.target_names) > 1
-    for output, target in enumerate(forward.target_names):
-        suffix = f"_{target}" if several else ""
-        columns[f"predicted{suffix}"] = predicted[:, output]
+    anchors = distances.argmin(axis=1)
+    before, distance = forward.known[anchors], distances.min(axis=1)
+    if origin is not None:
+        before = np.repeat(origin[None], len(rows), axis=0)
+        distance = forward.distances(rows, origin[None])[:, 0]
+    table, earlier = forward.table(rows), forward.table(before)
+    for j, name in enumerate(earlier):
+        if forward.schema.kinds[j] == NUMERIC:
+            if space.is_whole[j] and not np.isnan(rows[:, j]).any():
+                table[name] = rows[:, j].astype(int)
+            table[f"change of {name}"] = rows[:, j] - before[:, j]
+        else:
+            pairs = zip(earlier[name], table[name], strict=True)
+            table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
+    table = table[[*earlier, *(f"change of {name}" for name in earlier)]]
+    labels = forward.twins[0].anchor_labels_
+    table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
+    predicted, intervals = forward.predict(rows), None
+    if forward.has_intervals:
+        intervals = forward.predict_interval(rows, confidence)
+    for output, name in enumerate(forward.target_names):
+        end = f"_{name}" if len(forward.target_names) > 1 else ""
+        table[f"predicted{end}"] = predicted[:, output]
         if intervals is not None:
-            columns[f"lower{suffix}"], columns[f"upper{suffix}"] = intervals[:, output].T
-            for goal in goals.goals:
+            table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
+            for goal in search.goals.goals:
                 if goal.output == output and not goal.direction and not goal.is_number:
-                    columns[f"probability{suffix}"] = forward.probability(rows, goal)
-    columns["applicable"] = np.array(LABELS, dtype=object)[forward.applicability(rows)]
-    from_base = (
-        distances.min(axis=1) if origin is None else forward.distances(rows, origin[None])[:, 0]
-    )
-    columns["distance"], columns["reached"] = from_base, reached
-    return pd.DataFrame(columns)
-
-
-def _changes(before: pd.Series, after: pd.Series, kind: str) -> Any:
-    """(row,): differences of numbers, and texts of changed categories."""
-    if kind == NUMERIC:
-        return after.to_numpy(dtype=float) - before.to_numpy(dtype=float)
-    pairs = zip(before, after, strict=True)
-    return ["" if old == new else f"{old} → {new}" for old, new in pairs]
+                    table[f"probability{end}"] = forward.probability(rows, goal)
+    table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
+    return table.assign(distance=distance)

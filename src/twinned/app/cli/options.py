@@ -220,13 +220,11 @@ class TrainingOptions(TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedModelOptions(TableOptions):
-    """Options of the commands that apply a saved model to the rows of a table.
+class ModelOptions(TableOptions):
+    """Options of the commands that apply a saved model and write a table.
 
     Parameters
     ----------
-    table
-        A CSV, Excel (.xlsx) or Parquet file with the features of the model.
     output
         File of the result, .csv or .xlsx; printed without it.
     digits
@@ -236,11 +234,15 @@ class SavedModelOptions(TableOptions):
     """
 
     model: SavedModel
-    table: Annotated[Path, table_argument()]
     output: Annotated[Path | None, output_option()] = None
     digits: Annotated[int, advanced_option("--digits", min=1, max=17, metavar="N")] = 6
     key_file: KeyFile = None
     as_json: Annotated[bool, json_option()] = False
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """The files that the command reads, by the names of their fields."""
+        return {"model": self.model}
 
     def result_path(self, *inputs: Path | None) -> Path | None:
         """The resolved path of a table to write; a ValueError for files that are not written."""
@@ -249,8 +251,26 @@ class SavedModelOptions(TableOptions):
         if self.output.suffix.lower() in _NOT_WRITTEN:
             suffix = f"a {self.output.suffix} file cannot be written"
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
-        given = (self.model, self.table, *inputs)
+        given = (*self.inputs.values(), *inputs)
         return check_output_path(self.output, [path for path in given if path is not None])
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModelOptions(ModelOptions):
+    """Options of the commands that apply a saved model to the rows of a table.
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model.
+    """
+
+    table: Annotated[Path, table_argument()]
+
+    @property
+    def inputs(self) -> dict[str, Path]:
+        """The files that the command reads, by the names of their fields."""
+        return {"model": self.model, "table": self.table}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -646,6 +666,65 @@ class QueryOptions(SavedModelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SolveOptions(ModelOptions):
+    """Find inputs whose predicted target is as wanted, with a saved model.
+
+    The answer is a table with one column for each proposal: the inputs and, in brackets, how they
+    differ from the row of --near, or else from the nearest known row; the predicted value with its
+    interval, the probability that a measurement reaches the goal, and whether the row is inside of
+    the known rows. Proposals differ from each other. Where none reaches the goal, the closest rows
+    are shown with a warning.
+
+    For example:
+
+        twinned solve alloy.twin --goal ">=60"
+
+        twinned solve alloy.twin --goal ">=60" --near row.csv --fix temperature --confidence 0.9
+
+        twinned solve mix.twin --goal 45..50 --bounds "time:1..8" --sum-to "a,b,c=100" -o new.xlsx
+
+        twinned solve both.twin --goal "hardness:>=60" --goal cost:min
+
+    Parameters
+    ----------
+    goal
+        The wanted target: 60, 45..50, ">=60", "<=5", max or min. Of a model of several targets, the
+        name of one and its goal, such as "yield:>=60"; may be repeated.
+    near
+        A file with one row: the present inputs, which are to change little.
+    fix
+        A column that keeps the value of --near, or a value, as in "temperature=180". May be
+        repeated.
+    bounds
+        The range of a numeric column, such as "time:1..8"; that of the known rows by default. May
+        be repeated.
+    sum_to
+        Columns with a fixed sum, such as "a,b,c=100". May be repeated.
+    constraint
+        A linear equation or inequality of columns, such as "a + 2 b <= 5". May be repeated.
+    n
+        Number of proposals.
+    confidence
+        The interval with this confidence must reach the goal, such as 0.9, not only the prediction.
+    batch
+        The batch in which rows will be measured, of a model that was fitted with batches.
+    seed
+        Seed of the search.
+    """
+
+    goal: Annotated[list[str], typer.Option("--goal", metavar="GOAL")]
+    near: Annotated[Path | None, typer.Option("--near", metavar="FILE")] = None
+    fix: Annotated[list[str] | None, column_option("--fix")] = None
+    bounds: Annotated[list[str] | None, typer.Option("--bounds", metavar="COLUMN:LOW..HIGH")] = None
+    sum_to: Annotated[list[str] | None, typer.Option("--sum-to", metavar="COLUMNS=SUM")] = None
+    constraint: Annotated[list[str] | None, typer.Option("--constraint", metavar="TEXT")] = None
+    n: Annotated[int, typer.Option("-n", min=1)] = 5
+    confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="NAME")] = None
+    seed: Annotated[int, seed_option()] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExportOptions:
     """Export a saved model to a file that runs without Python.
 
@@ -692,7 +771,10 @@ class ExportOptions:
     as_json: AsJson = False
 
 
-COMMANDS = AdviseOptions, FitOptions, PredictOptions, ExplainOptions, QueryOptions, ExportOptions
+COMMANDS = (
+    *(AdviseOptions, FitOptions, PredictOptions, ExplainOptions, QueryOptions, SolveOptions),
+    ExportOptions,
+)
 
 
 # --- checks of values ---------------------------------------------------------------------------

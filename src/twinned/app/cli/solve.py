@@ -1,0 +1,129 @@
+"""`twinned solve`: inputs whose predicted target is as wanted, by a saved twin."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+
+from twinned import solve
+from twinned.app.cli import messages, prediction
+from twinned.app.cli.options import SolveOptions
+from twinned.app.tables.reader import read_table
+from twinned.rows.formatting import format_interval, format_value
+
+_BOUNDS = re.compile(r"(.+):\s*(\S*?)\s*\.\.\s*(\S*)")
+
+
+def solve_command(options: SolveOptions) -> None:
+    """Find inputs whose predicted target is as wanted, with a saved model."""
+    path = options.result_path(options.near)
+    with messages.print_warnings():
+        loaded = prediction.load_twin(options.model, options.key_file)
+    near = None
+    if options.near is not None:
+        table = read_table(options.near, options.reading, loaded.names or ())
+        near = prediction.read_features(loaded, table)
+    arguments = {
+        "target": _goals(options.goal, loaded),
+        "fixed": dict(_fixed(text, loaded.twin.feature_labels()) for text in options.fix or ()),
+        "bounds": dict(map(_range, options.bounds or ())),
+        "constraints": [*map(_sum, options.sum_to or ()), *(options.constraint or ())],
+    }
+    with messages.print_warnings(), messages.progress_bar() as begin_step:
+        begin_step("searching")
+        found = solve(
+            loaded.model,
+            **arguments,
+            near=near,
+            n=options.n,
+            confidence=options.confidence,
+            batch=options.batch,
+            random_state=options.seed,
+        )
+    if path is None and not options.as_json:
+        messages.print_result({}, "\n".join(_grid(found, loaded.twin.feature_labels())), False)
+        return
+    columns = {str(name): column.to_numpy() for name, column in found.items()}
+    facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
+    summary = messages.counted(len(found), "proposal")
+    prediction.output_result(options, path, {}, columns, facts, summary)
+
+
+def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
+    """The target of `solve`: a text, or one for each of several targets."""
+    if not loaded.twin.targets_:
+        if len(goals) > 1:
+            raise ValueError(f"--goal is given {len(goals)} times, but the model has one target.")
+        return goals[0].strip()
+    parts = [goal.rpartition(":") for goal in goals]
+    return {name.strip(): goal.strip() for name, _, goal in parts}
+
+
+def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
+    """The column and the value of --fix, None without one.
+
+    >>> _fixed("heat=180", ["heat"]), _fixed("heat", ["heat"]), _fixed("heat=low", ["heat"])
+    (('heat', 180.0), ('heat', None), ('heat', 'low'))
+    """
+    name, sign, value = (text, "", "") if text in names else text.partition("=")
+    try:
+        return name.strip(), float(value) if sign else None
+    except ValueError:
+        return name.strip(), value.strip()
+
+
+def _range(text: str) -> tuple[str, tuple[float | None, float | None]]:
+    """The column and the ends of --bounds.
+
+    >>> _range("time:1..8"), _range("time: ..8")
+    (('time', (1.0, 8.0)), ('time', (None, 8.0)))
+    """
+    match = _BOUNDS.fullmatch(text.strip())
+    try:
+        low, high = (float(end) if end else None for end in match.groups()[1:])  # type: ignore
+    except (AttributeError, ValueError):
+        raise ValueError(f"--bounds must be such as time:1..8, not {text!r}.") from None
+    return match[1].strip(), (low, high)  # type: ignore[index]
+
+
+def _sum(text: str) -> str:
+    """The constraint of --sum-to.
+
+    >>> _sum("a, b=100")
+    'a + b = 100'
+    """
+    names, sign, total = text.rpartition("=")
+    if not sign:
+        raise ValueError(f"--sum-to must be such as a,b,c=100, not {text!r}.")
+    return f"{' + '.join(name.strip() for name in names.split(','))} = {total.strip()}"
+
+
+def _grid(found: pd.DataFrame, names: list[str]) -> list[str]:
+    """The lines of a table with one column for each proposal."""
+    table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(found))))
+    for name in names:
+        pairs = zip(found[name], found[f"change of {name}"], strict=True)
+        table.add_row(name, *(_with_change(value, change) for value, change in pairs))
+    for name in found.columns[2 * len(names) :]:
+        if name.startswith("predicted"):
+            ends = [name, *(name.replace("predicted", end, 1) for end in ("lower", "upper"))]
+            if ends[1] in found:
+                table.add_row(name, *(format_interval(*row) for row in found[ends].to_numpy()))
+                continue
+        if not name.startswith(("lower", "upper", "reached")):
+            table.add_row(name, *(_with_change(value, 0.0) for value in found[name]))
+    return messages.table_lines(table)
+
+
+def _with_change(value: Any, change: Any) -> str:
+    """A value and, in brackets, its change.
+
+    >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 0.0)
+    ('150 (+10)', 'oil (air → oil)', '3')
+    """
+    shown = format_value(value if value is None or isinstance(value, str) else float(value))
+    if not change or change != change:
+        return shown
+    return f"{shown} ({change if isinstance(change, str) else f'{change:+.4g}'})"
