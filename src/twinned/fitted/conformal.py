@@ -238,6 +238,11 @@ class _BaseCalibrated:
         mean, scale = self._predict(X)
         return self._calibration.interval(mean, scale, confidence)
 
+    def predict_cdf(self, X, y):
+        """(n,): probability that a measurement of each row is at most y, one value or one each."""
+        mean, scale = self._predict(X)
+        return self._calibration.distribution.cdf((np.asarray(y) - mean) / scale)
+
     def _predict(self, X):
         """(n,) predictions and error scales."""
         mean, std = predict_with_std(self.model, X)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,54 +15,37 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import Calibrated, CrossCalibrated
-from twinned.fitted.target import TargetTransform
-from twinned.inverse.problem import Goal
 from twinned.models.gaussian_process import factorize, kernel_of_rows
-from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema
+from twinned.rows.schema import NUMERIC, Floats, Indices
 
 # Networks are compiled for each number of rows, so that all predictions are of as many rows.
 BLOCK_ROWS = 16
 _MAX_KNOWN = 1000  # rows of the process that approximates the model
 
 
-@dataclass(frozen=True, eq=False)
 class ForwardModel:
     """A fitted model, and the twins of its targets, or the one of all outputs.
 
-    Rows are (row, feature) arrays with categories as codes.
+    Rows are (row, feature) arrays with categories as codes; `known` are the known ones.
     """
 
-    model: Any
-    twin: BaseTwin
-    target: TargetTransform
-    batch: str | None = None
-
-    @classmethod
-    def of(cls, model: Any, batch: str | None) -> ForwardModel:
-        """The forward model of a fitted twin, a blend, or what is around one."""
+    def __init__(self, model: Any, batch: str | None) -> None:
         is_calibrated = isinstance(model, Calibrated | CrossCalibrated)
-        twin, target = split_target(model.model if is_calibrated else model)
+        twin, self.target = split_target(model.model if is_calibrated else model)
         if isinstance(twin, SemiSupervisedTwinRegressor):
             check_is_fitted(twin)
             model = twin = twin.twin_
         if not isinstance(twin, BaseTwin):
             raise TypeError(f"model must be a twin, without a pipeline, not {twin!r}.")
         check_is_fitted(twin)
-        return cls(model, twin, target, batch)
-
-    @cached_property
-    def twins(self) -> list[BaseTwin]:
-        """The twin of each target, or the one of all outputs."""
-        return self.twin.targets_ or [self.twin]
-
-    @property
-    def schema(self) -> TableSchema:
-        return self.twin.schema_
-
-    @cached_property
-    def known(self) -> Floats:
-        """(known row, feature)."""
-        return self.twins[0].anchors_X_
+        self.model, self.twin, self.twins = model, twin, twin.targets_ or [twin]
+        self.options = {} if batch is None else {"batch": batch}
+        self.schema, self.known, self.names = (
+            twin.schema_,
+            self.twins[0].anchors_X_,
+            twin.feature_labels(),
+        )
+        self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
 
     @cached_property
     def known_y(self) -> Floats:
@@ -80,30 +62,28 @@ class ForwardModel:
         y = self.twin.anchors_y_
         return ["y"] if y.ndim == 1 else [f"y{j}" for j in range(y.shape[1])]
 
-    @property
-    def has_intervals(self) -> bool:
-        is_calibrated = isinstance(self.model, Calibrated | CrossCalibrated)
-        return is_calibrated or self.twins[0].calibration_ is not None
-
     def table(self, rows: Floats) -> pd.DataFrame:
         """Rows as a table, with the names of categories."""
         columns: dict[str, Any] = {}
-        for j, name in enumerate(self.twin.feature_labels()):
+        for j, name in enumerate(self.names):
             columns[name], levels = rows[:, j], np.array([*self.schema.categories[j], None], object)
             if self.schema.kinds[j] != NUMERIC:
                 columns[name] = levels[np.nan_to_num(rows[:, j], nan=-1).astype(int)]
         return pd.DataFrame(columns)
 
+    def as_fitted(self, X: pd.DataFrame) -> Any:
+        """A table, or an array for a model that was fitted to one."""
+        return X if "feature_names_in_" in vars(self.twin) else X.to_numpy()
+
     def _call(self, method: str, rows: Floats, *arguments: Any) -> Floats:
         """(row, …): the result of a method of the model, in blocks of as many rows."""
-        options = {} if self.batch is None else {"batch": self.batch}
         results = []
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
             X = self.table(np.resize(block, (BLOCK_ROWS, rows.shape[1])))
             with ignore_table_warnings():
-                X = X if "feature_names_in_" in vars(self.twin) else X.to_numpy()
-                results.append(getattr(self.model, method)(X, *arguments, **options)[: len(block)])
+                result = getattr(self.model, method)(self.as_fitted(X), *arguments, **self.options)
+            results.append(result[: len(block)])
         return np.concatenate(results)
 
     def predict(self, rows: Floats) -> Floats:
@@ -114,15 +94,11 @@ class ForwardModel:
         """(row, output, 2): ends of prediction intervals."""
         return self._call("predict_interval", rows, confidence).reshape(len(rows), -1, 2)
 
-    def probability(self, rows: Floats, goal: Goal) -> Floats:
-        """(row,): probability that a measurement is within the range of a goal."""
-
-        def below(end: float) -> Floats:
-            if np.isinf(end):
-                return np.full(len(rows), float(end > 0))
-            return self._call("predict_cdf", rows, end).reshape(len(rows), -1)[:, goal.output]
-
-        return below(goal.high) - below(goal.low)
+    def predict_cdf(self, rows: Floats, y: float) -> Floats:
+        """(row, output): probability that a measurement is at most y."""
+        if np.isinf(y):
+            return np.full((len(rows), len(self.target_names)), float(y > 0))
+        return self._call("predict_cdf", rows, y).reshape(len(rows), -1)
 
     def rate(self, rows: Floats) -> tuple[Floats, Indices]:
         """(row,): scores and classes of the applicability domain, the worst of all targets."""

@@ -39,43 +39,29 @@ def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> 
     return [names.index(name) for name in wanted]
 
 
-@dataclass(frozen=True)
-class Goal:
-    """The wanted range of an output or, if `direction` is not 0, whether it is to be large."""
+def parse_goal(wanted: Any) -> tuple[float, float, int]:
+    """The ends of the wanted range, and 1 for `"max"`, -1 for `"min"` and 0 for any other goal.
 
-    output: int
-    low: float = -np.inf
-    high: float = np.inf
-    direction: int = 0
-
-    @classmethod
-    def parse(cls, output: int, wanted: Any) -> Goal:
-        """The goal of a number, (low, high), `">= 60"`, `"<= 5"`, `"40..60"`, `"max"` or `"min"`.
-
-        >>> Goal.parse(0, ">= 60")
-        Goal(output=0, low=60.0, high=inf, direction=0)
-        """
-        if isinstance(wanted, str):
-            match = _GOAL.fullmatch(wanted)
-            if wanted in ("max", "min"):
-                return cls(output, direction=1 if wanted == "max" else -1)
-            if match is None or (match[1] and match[3]):
-                forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
-                raise ValueError(f"target must be {forms}, not {wanted!r}.")
-            first, last = float(match[2]), float(match[3] or match[2])
-            ends = (-np.inf if match[1] == "<=" else first, np.inf if match[1] == ">=" else last)
-        else:
-            given = [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
-            if len(given) != 2:
-                raise ValueError(f"target must be a number or (low, high), not {wanted!r}.")
-            ends = (check_real("target", given[0]), check_real("target", given[1]))
-        if ends[0] > ends[1]:
-            raise ValueError(f"target: {ends[0]:g} is larger than {ends[1]:g}.")
-        return cls(output, *ends)
-
-    @property
-    def is_number(self) -> bool:
-        return self.low == self.high
+    >>> parse_goal(">= 60"), parse_goal("max"), parse_goal([1, 2])
+    ((60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0))
+    """
+    if wanted in ("max", "min"):
+        return -np.inf, np.inf, 1 if wanted == "max" else -1
+    if isinstance(wanted, str):
+        match = _GOAL.fullmatch(wanted)
+        if match is None or (match[1] and match[3]):
+            forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
+            raise ValueError(f"target must be {forms}, not {wanted!r}.")
+        low, high = float(match[2]), float(match[3] or match[2])
+        low, high = -np.inf if match[1] == "<=" else low, np.inf if match[1] == ">=" else high
+    else:
+        ends = [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
+        if len(ends) != 2:
+            raise ValueError(f"target must be a number or (low, high), not {wanted!r}.")
+        low, high = (check_real("target", end) for end in ends)
+    if low > high:
+        raise ValueError(f"target: {low:g} is larger than {high:g}.")
+    return low, high, 0
 
 
 class Goals:
@@ -90,16 +76,14 @@ class Goals:
             if len(names) > 1:
                 raise ValueError(f"target must have a value for each of {', '.join(names)}.")
             target = {names[0]: target}
-        outputs = find_columns(names, list(target), "target")
-        if not outputs:
+        self.outputs = find_columns(names, list(target), "target")
+        if not target:
             raise ValueError("target is empty.")
-        self.goals = [Goal.parse(j, each) for j, each in zip(outputs, target.values(), strict=True)]
-        self.low, self.high, self.direction = np.array(
-            [(goal.low, goal.high, goal.direction) for goal in self.goals]
-        ).T
-        std = known_y[:, outputs].std(axis=0)
-        self.outputs, self.unit = outputs, np.where(std > 0, std, 1.0)
-        self.tolerance = _TOLERANCE if any(goal.is_number for goal in self.goals) else 1e-9
+        self.low, self.high, self.direction = np.array([*map(parse_goal, target.values())]).T
+        std = known_y[:, self.outputs].std(axis=0)
+        self.unit = np.where(std > 0, std, 1.0)
+        self.tolerance = _TOLERANCE if (self.low == self.high).any() else 1e-9
+        self.has_range = (self.direction == 0) & (self.low < self.high)
 
     def ends(self, predicted: Floats, intervals: Floats | None = None) -> Floats:
         """(row, goal, 2): of intervals (row, output, 2), but of the prediction for a number."""
@@ -127,44 +111,30 @@ class Goals:
         return _MISS_WEIGHT * self.miss(ends) - value @ self.direction
 
 
-@dataclass(frozen=True)
-class LinearConstraints:
-    """Equations and inequalities of columns: coefficients · row = or ≤ limits."""
+def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Floats, Floats, Mask]:
+    """(constraint, feature) coefficients, limits, and which constraints are equations.
 
-    coefficients: Floats  # (constraint, feature)
-    limits: Floats  # (constraint,)
-    is_equation: Mask  # (constraint,)
+    The others are inequalities: coefficients · row ≤ limit.
 
-    @classmethod
-    def parse(cls, texts: Sequence[str], names: Sequence[str]) -> LinearConstraints:
-        """Constraints from texts such as `"a + b + c = 100"` and `"2 a - b <= 5"`.
-
-        >>> parsed = LinearConstraints.parse(["a + b = 100", "2 * a - b >= 5"], ["a", "b", "c"])
-        >>> parsed.coefficients, parsed.limits, parsed.is_equation
-        (array([[ 1.,  1.,  0.],
-               [-2.,  1.,  0.]]), array([100.,  -5.]), array([ True, False]))
-        """
-        known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-        term = re.compile(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?({known})\s*(?=[+-]|$)")
-        coefficients = np.zeros((len(texts), len(names)))
-        limits, is_equation = np.zeros(len(texts)), np.zeros(len(texts), dtype=bool)
-        for i, text in enumerate(texts):
-            match = _CONSTRAINT.fullmatch(text)
-            terms = list(term.finditer(match[1])) if match else []
-            if match is None or "".join(each[0] for each in terms) != match[1]:
-                form = f"'a + b = 100' or '2 a - b <= 5' of the columns {', '.join(names)}"
-                raise ValueError(f"A constraint has the form {form}, not {text!r}.")
-            sign = -1.0 if match[2] == ">=" else 1.0
-            for each in terms:
-                coefficients[i, names.index(each[3])] += sign * float(each[1] + (each[2] or "1"))
-            limits[i], is_equation[i] = sign * float(match[3]), match[2] == "="
-        return cls(coefficients, limits, is_equation)
-
-    def violation(self, rows: Floats) -> Floats:
-        """(row,): the largest error of a constraint."""
-        error = np.nan_to_num(rows) @ self.coefficients.T - self.limits
-        error = np.where(self.is_equation, np.abs(error), np.maximum(error, 0.0))
-        return error.max(axis=1, initial=0.0)
+    >>> parse_constraints(["a + b = 100", "2 * a - b >= 5"], ["a", "b", "c"])
+    (array([[ 1.,  1.,  0.],
+           [-2.,  1.,  0.]]), array([100.,  -5.]), array([ True, False]))
+    """
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    term = re.compile(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?({known})\s*(?=[+-]|$)")
+    coefficients = np.zeros((len(texts), len(names)))
+    limits, is_equation = np.zeros(len(texts)), np.zeros(len(texts), dtype=bool)
+    for i, text in enumerate(texts):
+        match = _CONSTRAINT.fullmatch(text)
+        terms = list(term.finditer(match[1])) if match else []
+        if match is None or "".join(each[0] for each in terms) != match[1]:
+            form = f"'a + b = 100' or '2 a - b <= 5' of the columns {', '.join(names)}"
+            raise ValueError(f"A constraint has the form {form}, not {text!r}.")
+        sign = -1.0 if match[2] == ">=" else 1.0
+        for each in terms:
+            coefficients[i, names.index(each[3])] += sign * float(each[1] + (each[2] or "1"))
+        limits[i], is_equation[i] = sign * float(match[3]), match[2] == "="
+    return coefficients, limits, is_equation
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +145,9 @@ class SearchSpace:
     high: Floats
     is_free: Mask  # (feature,): numeric columns that may change
     is_whole: Mask  # (feature,): columns of whole numbers
-    constraints: LinearConstraints
+    coefficients: Floats  # (constraint, feature)
+    limits: Floats  # (constraint,)
+    is_equation: Mask  # (constraint,)
 
     @cached_property
     def width(self) -> Floats:
@@ -185,40 +157,34 @@ class SearchSpace:
     @cached_property
     def system(self) -> Floats:
         """(constraint, variable): coefficients of the equations of columns and slacks."""
-        columns = (self.constraints.coefficients * self.width)[:, self.is_free]
-        slacks = np.diag(self._slack_unit)[:, ~self.constraints.is_equation]
-        return np.concatenate([columns, slacks], axis=1)
+        columns = (self.coefficients * self.width)[:, self.is_free]
+        return np.concatenate([columns, np.diag(self._units)[:, ~self.is_equation]], axis=1)
 
     @cached_property
-    def _slack_unit(self) -> Floats:
-        """(constraint,): the largest change of an inequality by one column; 1 without any."""
-        columns = (self.constraints.coefficients * self.width)[:, self.is_free]
-        largest = np.abs(columns).max(axis=1, initial=0.0)
-        return np.where(largest > 0, largest, 1.0)
+    def _units(self) -> Floats:
+        """(constraint,): the units of slacks, the largest changes by one column."""
+        return np.abs(self.coefficients * self.width).max(axis=1, initial=1e-9)
 
     @cached_property
     def upper(self) -> Floats:
         """(variable,): the largest value of a variable; the least is 0."""
-        n_slacks = self.system.shape[1] - self.is_free.sum()
-        return np.concatenate([np.ones(self.is_free.sum()), np.full(n_slacks, np.inf)])
+        n_free = self.is_free.sum()
+        return np.append(np.ones(n_free), np.full(self.system.shape[1] - n_free, np.inf))
+
+    def error(self, rows: Floats) -> Floats:
+        """(row, constraint): the excess of rows over the limits."""
+        return np.nan_to_num(rows) @ self.coefficients.T - self.limits
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): columns in their ranges, and slacks, which are not negative."""
         scaled = (rows - self.low)[:, self.is_free] / self.width[self.is_free]
-        slacks = self.constraints.limits - np.nan_to_num(rows) @ self.constraints.coefficients.T
-        slacks = np.maximum(slacks / self._slack_unit, 0.0)[:, ~self.constraints.is_equation]
+        slacks = np.maximum(-self.error(rows) / self._units, 0.0)[:, ~self.is_equation]
         return np.concatenate([scaled, slacks], axis=1)
-
-    def error(self, rows: Floats, variables: Floats) -> Floats:
-        """(row, constraint): errors of the equations for variables of rows."""
-        others = np.nan_to_num(np.where(self.is_free, self.low, rows))
-        limits = self.constraints.limits - others @ self.constraints.coefficients.T
-        return variables @ self.system.T - limits
 
     def smallest_change(
         self, variables: Floats, system: Floats, wanted: Floats, weight: Floats, base: Floats
     ) -> Floats:
-        """(row, variable): the change nearest to `base` within bounds with system · change = wanted.
+        """(row, variable): the change within bounds nearest to `base`: system · change = wanted.
 
         Variables with the (row, variable) weight 0 do not change, but by `base`.
         """
@@ -237,49 +203,41 @@ class SearchSpace:
         return moved - variables
 
     def rows(self, variables: Floats, rows: Floats) -> tuple[Floats, Mask]:
-        """Rows with the values of variables, whole numbers and constraints; and which are so."""
-        free, low, high = self.is_free, self.low[self.is_free], self.high[self.is_free]
-        rows, is_whole = rows.copy(), self.is_whole[free]
+        """Rows with the values of variables, and whether each satisfies the constraints.
 
-        def assign(values: Floats) -> Floats:
-            values = np.where(is_whole, np.round(values), values)
-            rows[:, free] = np.clip(values, low, high)
-            return self.constraints.violation(rows)
+        Where rounding to whole numbers or `rows` violate them, the nearest that satisfy them.
+        """
+        free, rows = self.is_free, rows.copy()
+        values = self.low[free] + variables[:, : free.sum()] * self.width[free]
+        values = np.where(self.is_whole[free], np.round(values), values)
+        rows[:, free] = np.clip(values, self.low[free], self.high[free])
+        for i in np.flatnonzero(~self._is_feasible(rows)):
+            rows[i, free] = self._nearest(rows[i])
+        return rows, self._is_feasible(rows)
 
-        violated = assign(low + variables[:, : len(low)] * self.width[free]) > _FEASIBLE
-        if violated.any():
-            values = rows[:, free]
-            values[violated] = [self._nearest(row) for row in rows[violated]]
-            assign(values)
-            variables = self.variables(rows)
-            moving = np.ones(variables.shape)
-            moving[:, : len(low)] = ~is_whole
-            wanted = -self.error(rows, variables)
-            system = np.broadcast_to(self.system, (len(rows), *self.system.shape))
-            still = np.zeros(variables.shape)
-            variables += self.smallest_change(variables, system, wanted, moving, still)
-            violated = assign(low + variables[:, : len(low)] * self.width[free]) > _FEASIBLE
-        return rows, ~violated
+    def _is_feasible(self, rows: Floats) -> Mask:
+        error = self.error(rows)
+        excess = np.where(self.is_equation, np.abs(error), error)
+        return excess.max(axis=1, initial=0.0) <= _FEASIBLE
 
     def _nearest(self, row: Floats) -> Floats:
-        """(free column,): values within bounds and constraints that differ least in sum."""
-        free, constraints = self.is_free, self.constraints
-        values, columns = row[free], constraints.coefficients[:, free]
-        others = np.nan_to_num(np.where(free, 0.0, row))
-        limits = constraints.limits - constraints.coefficients @ others
-        one, n = np.eye(len(values)), len(values)
-        matrix = np.block([[columns, np.zeros_like(columns)], [one, -one], [-one, -one]])
-        least = np.where(constraints.is_equation, limits, -np.inf)
+        """(free column,): values that satisfy the constraints and differ least in sum, if any."""
+        free, n = self.is_free, self.is_free.sum()
+        columns, one, none = self.coefficients[:, free], np.eye(n), np.full(2 * n, -np.inf)
+        # the values, and their absolute changes, which are minimized
+        matrix = np.block([[columns, 0 * columns], [one, -one], [-one, -one]])
+        bounds = np.append(self.low[free], np.zeros(n)), np.append(self.high[free], -none[:n])
+        limits = self.limits - self.coefficients @ np.nan_to_num(np.where(free, 0.0, row))
+        least = np.append(np.where(self.is_equation, limits, -np.inf), none)
+        most = np.concatenate([limits, row[free], -row[free]])
         found = milp(
-            np.append(np.zeros(n), 1.0 / self.width[free]),
+            np.append(np.zeros(n), 1 / self.width[free]),
             integrality=np.append(self.is_whole[free], np.zeros(n)),
-            bounds=Bounds(
-                np.append(self.low[free], np.zeros(n)), np.append(self.high[free], [np.inf] * n)
+            bounds=Bounds(*bounds),
+                np.append(self.low[free], np.zeros(n)), np.append(self.high[free], -none[:n])
             ),
-            constraints=LinearConstraint(
-                matrix,
-                np.append(least, [-np.inf] * 2 * n),
-                np.concatenate([limits, values, -values]),
-            ),
+            constraints=LinearConstraint(matrix, least, most),
         )
-        return values if found.x is None else found.x[:n]
+        if found.x is None:
+            return row[free]
+        return np.where(self.is_whole[free], np.round(found.x[:n]), found.x[:n])

@@ -107,7 +107,8 @@ class Search:
         excess = self.goals.excess(ends + (towards * self.goals.unit)[..., None])
         equations = np.broadcast_to(space.system, (len(rows), *space.system.shape))
         system = np.concatenate([slopes, equations], axis=1)
-        wanted = np.concatenate([towards - excess, -space.error(rows, variables)], axis=1)
+        error = np.where(space.is_equation, space.error(rows), 0.0)
+        wanted = np.concatenate([towards - excess, -error], axis=1)
         return space.smallest_change(variables, system, wanted, weight, base)
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from twinned.exceptions import UnreachedTargetWarning
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
-from twinned.inverse.problem import Goals, LinearConstraints, SearchSpace, find_columns
+from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints
 from twinned.inverse.search import Search, select_different
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
 from twinned.rows.validation import check_integer, check_real
@@ -84,8 +84,8 @@ def solve(
     change of each from `near`, or else from the nearest known row, as `change of …`; `anchor`, the
     label or number of the nearest known row; `predicted`; of a calibrated model `lower` and
     `upper`, the ends of the interval of `confidence` or 0.9, and `probability`, that a measurement
-    is within a wanted range; `applicable`, as in `applicability`; `distance` of the changes in the
-    learned metric; and `reached`, whether the target is reached. With several targets, names such
+    is within the wanted range; `applicable`, as in `applicability`; `distance` of the changes in
+    the learned metric; and `reached`, whether the target is reached. With several targets, names such
     as `predicted` end with `_` and the name of the target.
 
     Numeric columns of which all known values are whole stay whole, and categories are those of
@@ -101,7 +101,7 @@ def solve(
     0    3.5
     Name: heat, dtype: float64
     """
-    forward = ForwardModel.of(model, batch)
+    forward = ForwardModel(model, batch)
     n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")
@@ -140,7 +140,7 @@ def solve(
 
 def _encode_row(forward, row, argument):
     """(feature,): a row that is given as a mapping, a series, a table or a sequence."""
-    names = forward.twin.feature_labels()
+    names = forward.names
     if isinstance(row, Mapping | pd.Series):
         find_columns(names, list(row.keys()), argument)
         if absent := [name for name in names if name not in row]:
@@ -149,8 +149,7 @@ def _encode_row(forward, row, argument):
     elif not is_table(row):
         row = pd.DataFrame(np.asarray(row, dtype=object).reshape(1, -1)).infer_objects()
         row.columns = names if row.shape[1] == len(names) else row.columns
-    row = row if "feature_names_in_" in vars(forward.twin) else row.to_numpy()
-    encoded = forward.twins[0].encode(row).matrix
+    encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
     if len(encoded) != 1:
         raise ValueError(f"{argument} must be one row, not {len(encoded)}.")
     return encoded[0]
@@ -158,8 +157,9 @@ def _encode_row(forward, row, argument):
 
 def _fixed_values(forward, fixed, origin):
     """The value of each fixed column by its position; None is that of each known row."""
-    given = fixed if isinstance(fixed, Mapping) else dict.fromkeys([fixed] if isinstance(fixed, str) else fixed or [])
-    columns = find_columns(forward.twin.feature_labels(), list(given), "fixed")
+    fixed = [fixed] if isinstance(fixed, str) else fixed or []
+    given = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
+    columns = find_columns(forward.names, list(given), "fixed")
     row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
     set_values = {name: value for name, value in given.items() if value is not None}
     encoded = _encode_row(forward, row | set_values, "fixed")
@@ -173,12 +173,11 @@ def _fixed_values(forward, fixed, origin):
 
 def _make_space(forward, values, bounds, constraints):
     """The columns that may change, their bounds and the constraints."""
-    names, schema, known = forward.twin.feature_labels(), forward.schema, forward.known
+    names, schema, known = forward.names, forward.schema, forward.known
     low, high = np.fmin.reduce(known), np.fmax.reduce(known)
     is_whole = np.all(np.isnan(known) | (known == np.round(known)), axis=0)
-    linear = LinearConstraints.parse(
-        [constraints] if isinstance(constraints, str) else list(constraints), names
-    )
+    texts = [constraints] if isinstance(constraints, str) else list(constraints)
+    linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
         ends = list(bounds[name])
@@ -190,11 +189,11 @@ def _make_space(forward, values, bounds, constraints):
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
             raise ValueError(f"bounds of {name!r}: {low[j]:g} is larger than {high[j]:g}.")
-    for name, j in zip(names, range(len(names)), strict=True):
-        if schema.kinds[j] != NUMERIC and (name in bounds or linear.coefficients[:, j].any()):
+    for j, name in enumerate(names):
+        if schema.kinds[j] != NUMERIC and (name in bounds or linear[0][:, j].any()):
             raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")
     is_free = np.isin(np.arange(len(names)), list(values), invert=True) & (high > low)
-    return SearchSpace(low, high, is_free, is_whole, linear)
+    return SearchSpace(low, high, is_free, is_whole, *linear)
 
 
 # --- search ---------------------------------------------------------------------------------------
@@ -269,10 +268,9 @@ def _tabulate(forward, search, rows, confidence):
         else:
             pairs = zip(earlier[name], table[name], strict=True)
             table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
-    table = table[[*earlier, *(f"change of {name}" for name in earlier)]]
     labels = forward.twins[0].anchor_labels_
     table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
-    predicted, intervals = forward.predict(rows), None
+    goals, predicted, intervals = search.goals, forward.predict(rows), None
     if forward.has_intervals:
         intervals = forward.predict_interval(rows, confidence)
     for output, name in enumerate(forward.target_names):
@@ -280,8 +278,8 @@ def _tabulate(forward, search, rows, confidence):
         table[f"predicted{end}"] = predicted[:, output]
         if intervals is not None:
             table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
-            for goal in search.goals.goals:
-                if goal.output == output and not goal.direction and not goal.is_number:
-                    table[f"probability{end}"] = forward.probability(rows, goal)
+            for j in np.flatnonzero((np.array(goals.outputs) == output) & goals.has_range):
+                below, within = (forward.predict_cdf(rows, y[j]) for y in (goals.low, goals.high))
+                table[f"probability{end}"] = (within - below)[:, output]
     table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
     return table.assign(distance=distance)
