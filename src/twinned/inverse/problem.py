@@ -234,8 +234,6 @@ class SearchSpace:
             np.append(np.zeros(n), 1 / self.width[free]),
             integrality=np.append(self.is_whole[free], np.zeros(n)),
             bounds=Bounds(*bounds),
-                np.append(self.low[free], np.zeros(n)), np.append(self.high[free], -none[:n])
-            ),
             constraints=LinearConstraint(matrix, least, most),
         )
         if found.x is None:

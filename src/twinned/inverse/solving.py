@@ -85,8 +85,8 @@ def solve(
     label or number of the nearest known row; `predicted`; of a calibrated model `lower` and
     `upper`, the ends of the interval of `confidence` or 0.9, and `probability`, that a measurement
     is within the wanted range; `applicable`, as in `applicability`; `distance` of the changes in
-    the learned metric; and `reached`, whether the target is reached. With several targets, names such
-    as `predicted` end with `_` and the name of the target.
+    the learned metric; and `reached`, whether the target is reached. With several targets, names
+    such as `predicted` end with `_` and the name of the target.
 
     Numeric columns of which all known values are whole stay whole, and categories are those of
     known rows or of `near` with one category changed.

@@ -1,0 +1,225 @@
+"""`twinned.solve`: inputs whose predicted target is as wanted."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+from sklearn.linear_model import Ridge
+
+from twinned import (
+    AutoTwinRegressor,
+    LogTargetRegressor,
+    SemiSupervisedTwinRegressor,
+    TwinRegressor,
+    cross_conformal,
+    solve,
+)
+from twinned.exceptions import UnreachedTargetWarning
+from twinned.inverse.problem import SearchSpace, parse_constraints, parse_goal
+
+PARTS = ["cement", "ash", "water"]
+
+
+def make_table(n=80):
+    rng = np.random.RandomState(0)
+    return pd.DataFrame(
+        {
+            "heat": rng.uniform(0, 4, n),
+            "passes": rng.randint(1, 9, n),
+            "solvent": rng.choice(["water", "oil", "air"], n),
+        },
+        index=[f"run {i}" for i in range(n)],
+    )
+
+
+def true_value(X):
+    return (
+        3 * np.sin(1.5 * X["heat"])
+        + X["passes"]
+        + X["solvent"].map({"water": 2, "oil": 0, "air": -2})
+    )
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_table()
+
+
+@pytest.fixture(scope="module")
+def blend(table):
+    return AutoTwinRegressor(members=["gp_matern", "ridge"], cv=4, random_state=0).fit(
+        table, true_value(table)
+    )
+
+
+@pytest.fixture(scope="module")
+def linear():
+    """A twin of a mixture, which predicts exactly cement + 2 ash."""
+    X = pd.DataFrame(100 * np.random.RandomState(0).dirichlet([2, 2, 2], 60), columns=PARTS)
+    return TwinRegressor(Ridge(1e-8), pairs=10, random_state=0).fit(X, X["cement"] + 2 * X["ash"])
+
+
+def test_number_is_reached_on_several_branches(blend, table):
+    found = solve(blend, 5.0, n=5, random_state=0)
+    assert found["reached"].all() and len(found) == 5
+    np.testing.assert_allclose(found["predicted"], 5.0, atol=1e-5)
+    np.testing.assert_allclose(true_value(found), 5.0, atol=0.5)
+    assert found["passes"].dtype.kind == "i"
+    assert found["passes"].between(1, 8).all() and found["heat"].between(0, 4).all()
+    assert set(found["solvent"]) <= {"water", "oil", "air"} and set(found["anchor"]) <= set(
+        table.index
+    )
+    kinds = found["heat"].round(1).astype(str) + found["solvent"] + found["passes"].astype(str)
+    assert kinds.nunique() == 5
+    assert (found["lower"] < 5).all() and (5 < found["upper"]).all()
+
+
+def test_solution_is_that_of_a_slow_search(blend):
+    """With one free column, a root of the prediction is found exactly."""
+    row = {"heat": 0.5, "passes": 3, "solvent": "oil"}
+
+    def miss(heat):
+        return blend.predict(pd.DataFrame([row | {"heat": heat}]))[0] - 5.0
+
+    found = solve(blend, 5.0, near=row, fixed=["passes", "solvent"], n=2)
+    assert found.loc[0, "heat"] == pytest.approx(brentq(miss, 0.0, 1.04), abs=1e-4)
+    assert found.loc[1, "heat"] == pytest.approx(brentq(miss, 1.1, 2.5), abs=1e-4)
+    assert found.loc[0, "change of heat"] == pytest.approx(found.loc[0, "heat"] - 0.5)
+
+
+def test_near_changes_little_and_keeps_fixed_columns(blend):
+    row = {"heat": 1.0, "passes": 2, "solvent": "air"}
+    found = solve(blend, ">= 5", near=row, fixed="heat", n=3)
+    assert (found["heat"] == 1.0).all() and (found["change of heat"] == 0).all()
+    assert (found["predicted"] >= 5 - 1e-6).all() and found["reached"].all()
+    assert (found["distance"].diff()[1:] >= -1e-9).all()  # the nearest first
+    changed = found["change of solvent"].iloc[found["solvent"].ne("air").to_numpy()]
+    assert changed.str.startswith("air → ").all()
+
+
+def test_fixed_values_and_bounds(blend):
+    given = {"solvent": "oil", "passes": 4}
+    found = solve(blend, (5.5, 6.5), fixed=given, bounds={"heat": (None, 2.5)}, n=2)
+    assert (found["solvent"] == "oil").all() and (found["passes"] == 4).all()
+    assert (found["heat"] <= 2.5).all() and found["predicted"].between(5.5, 6.5).all()
+
+
+def test_confidence_moves_the_interval_to_the_target(blend):
+    plain, sure = (solve(blend, ">= 8", confidence=level, n=3) for level in (None, 0.9))
+    assert (sure["lower"] >= 8 - 1e-6).all() and (sure["probability"] >= 0.94).all()
+    assert plain["probability"].min() < 0.94
+    within = solve(blend, (4.0, 8.0), confidence=0.9, n=2)
+    assert (within["lower"] >= 4 - 1e-6).all() and (within["upper"] <= 8 + 1e-6).all()
+
+
+def test_maximum_and_minimum(blend, table):
+    grid = pd.concat([table.assign(heat=heat) for heat in np.linspace(0, 4, 41)])
+    predicted = blend.predict(grid)
+    assert solve(blend, "max", n=1)["predicted"][0] >= predicted.max() - 0.05
+    assert solve(blend, "min", n=1)["predicted"][0] <= predicted.min() + 0.05
+
+
+def test_constraints_hold_exactly(linear):
+    sums = ["cement + ash + water = 100", "2 ash - water <= -5"]
+    found = solve(linear, 90.0, constraints=sums, n=5)
+    np.testing.assert_allclose(found["predicted"], 90.0, atol=1e-4)
+    assert np.abs(found[PARTS].sum(axis=1) - 100).max() <= 1e-9
+    assert (2 * found["ash"] - found["water"] <= -5 + 1e-9).all()
+    assert (found[PARTS].max() - found[PARTS].min()).max() > 2
+
+
+def test_whole_numbers_with_an_equation_stay_whole():
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.multinomial(100, [0.5, 0.3, 0.2], 60), columns=PARTS)
+    twin = TwinRegressor(Ridge(1e-8), pairs=10, random_state=0).fit(X, X["cement"] + 2 * X["ash"])
+    found = solve(twin, 112, constraints="cement + ash + water = 100", n=3)
+    assert (found[PARTS].sum(axis=1) == 100).all() and found["reached"].all()
+    assert all(found[name].dtype.kind == "i" for name in PARTS)
+
+
+def test_several_targets(table):
+    Y = pd.DataFrame({"y": true_value(table), "cost": table["passes"] + table["heat"]})
+    model = AutoTwinRegressor(members=["gp_matern", "ridge"], cv=3, random_state=0).fit(table, Y)
+    found = solve(model, {"y": 5.0, "cost": "<= 6"}, n=2)
+    np.testing.assert_allclose(found["predicted_y"], 5.0, atol=0.03)
+    assert (found["predicted_cost"] <= 6.03).all() and "probability_cost" in found
+    with pytest.raises(ValueError, match="value for each of y, cost"):
+        solve(model, 5.0)
+
+
+def test_other_kinds_of_models(linear):
+    X = pd.DataFrame(linear.anchors_X_, columns=PARTS)
+    y = X["cement"] + 2 * X["ash"]
+    twin = TwinRegressor(Ridge(1e-8), pairs=10, random_state=0)
+    calibrated = cross_conformal(twin, X, y + np.random.RandomState(0).normal(size=60), cv=3)
+    found = solve(calibrated, ">= 90", confidence=0.8, n=2)
+    assert (found["lower"] >= 90 - 1e-6).all() and (found["probability"] > 0.85).all()
+    log = LogTargetRegressor(TwinRegressor(Ridge(1e-8), pairs=10, random_state=0)).fit(X, y)
+    np.testing.assert_allclose(solve(log, 90.0, n=2)["predicted"], 90.0, rtol=1e-3)
+    labels = y.where(np.arange(60) % 4 > 0)
+    semi = SemiSupervisedTwinRegressor(twin, random_state=0).fit(X.to_numpy(), labels)
+    np.testing.assert_allclose(solve(semi, 90.0, n=1)["predicted"], 90.0, rtol=1e-3)
+
+
+def test_unreachable_target_returns_the_closest_rows(blend):
+    with pytest.warns(UnreachedTargetWarning, match="closest"):
+        found = solve(blend, 99.0, n=3)
+    assert not found["reached"].any() and found["predicted"].max() > 11
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solve(blend, 5.0, n=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "much"}, "target must be"),
+        ({"target": (3, 1)}, "3 is larger than 1"),
+        ({"fixed": ["time"]}, "fixed names 'time'"),
+        ({"near": {"heat": 1.0}}, "near has no value of 'passes'"),
+        ({"near": {"heat": 1.0, "time": 2}}, "near names 'time'"),
+        ({"bounds": {"solvent": (0, 1)}}, "'solvent' is not"),
+        ({"bounds": {"heat": (3, 1)}}, "3 is larger than 1"),
+        ({"constraints": "heat + time = 3"}, "A constraint has the form"),
+        ({"constraints": ["heat >= 2", "heat <= 1"]}, "No row satisfies the constraints"),
+        ({"n": 0}, "n must be at least 1"),
+        ({"fixed": {"heat": np.nan}}, "'heat' has no value"),
+    ],
+)
+def test_errors_in_one_line(blend, options, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        solve(blend, **{"target": 5.0, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_models_that_cannot_be_used(linear):
+    with pytest.raises(ValueError, match="calibrated"):
+        solve(linear, 90.0, confidence=0.9)
+    with pytest.raises(TypeError, match="must be a twin"):
+        solve(Ridge(), 1.0)
+    with pytest.raises(ValueError, match="not fitted"):
+        solve(TwinRegressor(), 1.0)
+
+
+def test_smallest_change_is_that_of_a_quadratic_program():
+    """Against a slow search: the nearest point of a plane within the unit cube."""
+    none = np.zeros(3, dtype=bool)
+    space = SearchSpace(
+        np.zeros(3), np.ones(3), ~none, none, *parse_constraints(["a + b + c = 2"], list("abc"))
+    )
+    start, system = np.array([[0.1, 0.9, 0.3]]), space.system[None]
+    wanted, free = np.array([[2.0 - start.sum()]]), np.ones((1, 3))
+    moved = start + space.smallest_change(start, system, wanted, free, np.zeros((1, 3)))
+    grid = np.stack(np.meshgrid(*2 * [np.linspace(0, 1, 401)]), axis=-1).reshape(-1, 2)
+    points = np.column_stack([grid, 2 - grid.sum(axis=1)])
+    points = points[(points[:, 2] >= 0) & (points[:, 2] <= 1)]
+    best = points[np.argmin(((points - start) ** 2).sum(axis=1))]
+    np.testing.assert_allclose(moved[0], best, atol=0.01)
+    assert abs(moved.sum() - 2) < 1e-12
+
+
+def test_goals_as_text():
+    assert parse_goal("<=-5") == (-np.inf, -5.0, 0) and parse_goal("40..60.5") == (40.0, 60.5, 0)
+    assert parse_goal(" 1e3 ") == (1000.0, 1000.0, 0) and parse_goal("min") == (-np.inf, np.inf, -1)
