@@ -103,6 +103,13 @@ def test_near_changes_little_and_keeps_fixed_columns(blend):
     assert changed.str.startswith("air → ").all()
 
 
+def test_a_missing_value_of_near_is_filled(blend):
+    row = {"heat": np.nan, "passes": 2, "solvent": "air"}
+    with pytest.raises(ValueError, match="fixed column 'heat' has no value"):
+        solve(blend, 5.0, near=row, fixed=["heat"])
+    assert solve(blend, 5.0, near=row, n=1)["reached"].all()
+
+
 def test_fixed_values_and_bounds(blend):
     given = {"solvent": "oil", "passes": 4}
     found = solve(blend, (5.5, 6.5), fixed=given, bounds={"heat": (None, 2.5)}, n=2)
@@ -195,6 +202,7 @@ def test_unreachable_target_returns_the_closest_rows(blend):
         ({"fixed": ["time"]}, "fixed names 'time'"),
         ({"near": {"heat": 1.0}}, "near has no value of 'passes'"),
         ({"near": {"heat": 1.0, "time": 2}}, "near names 'time'"),
+        ({"fixed": {"solvent": "acid"}}, "category of 'solvent' that no known row has"),
         ({"bounds": {"solvent": (0, 1)}}, "'solvent' is not"),
         ({"bounds": {"heat": (3, 1)}}, "3 is larger than 1"),
         ({"constraints": "heat + time = 3"}, "A constraint has the form"),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from twinned.exceptions import UnreachedTargetWarning
+from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
 from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints
@@ -109,6 +109,7 @@ def solve(
     origin = None if near is None else _encode_row(forward, near, "near")
     values = _fixed_values(forward, fixed, origin)
     space = _make_space(forward, values, bounds or {}, constraints or [])
+    origin = None if origin is None else _fill(origin, forward, space)
 
     def predict(rows: Floats) -> Floats:
         intervals = None if confidence is None else forward.predict_interval(rows, confidence)
@@ -149,9 +150,13 @@ def _encode_row(forward, row, argument):
     elif not is_table(row):
         row = pd.DataFrame(np.asarray(row, dtype=object).reshape(1, -1)).infer_objects()
         row.columns = names if row.shape[1] == len(names) else row.columns
-    encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
+    with ignore_table_warnings():
+        encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
     if len(encoded) != 1:
         raise ValueError(f"{argument} must be one row, not {len(encoded)}.")
+    for j in forward.schema.categorical:
+        if encoded[0, j] >= len(forward.schema.categories[j]):
+            raise ValueError(f"{argument} has a category of {names[j]!r} that no known row has.")
     return encoded[0]
 
 
@@ -165,9 +170,10 @@ def _fixed_values(forward, fixed, origin):
     encoded = _encode_row(forward, row | set_values, "fixed")
     values = {}
     for j, (name, value) in zip(columns, given.items(), strict=True):
-        values[j] = None if origin is None and value is None else float(encoded[j])
-        if values[j] is not None and np.isnan(values[j]):
+        is_own = origin is None and value is None
+        if np.isnan(encoded[j]) and not is_own:
             raise ValueError(f"The fixed column {name!r} has no value.")
+        values[j] = None if is_own else encoded[j]
     return values
 
 
@@ -206,16 +212,18 @@ def _starts(forward, search, values, rng):
     those nearest to it, and the row itself: with all columns free, with one of them, and with each
     other category.
     """
-    space, origin, known = search.space, search.near, forward.known
-    known = np.where(np.isnan(known) & space.is_free, known_medians(known), known)
-    known = known[~np.isnan(known[:, list(values)]).any(axis=1)]
-    loss = search.goals.loss(search.goals.ends(forward.known_y))
+    space, goals, origin = search.space, search.goals, search.near
+    usable = ~np.isnan(forward.known[:, list(values)]).any(axis=1)
+    known = _fill(forward.known, forward, space)[usable]
+    loss = goals.loss(goals.ends(forward.known_y[usable]))
     order = np.lexsort((rng.permutation(len(known)), loss))
     nearest = order[: max(2 * _N_STARTS, len(order) // 3)]
     rows = [known[select_different(known / space.width, nearest, _N_STARTS, 0.5)]]
-    n_free, moving = space.is_free.sum(), np.ones((0, len(space.upper)), dtype=bool)
+    n_free, n_variables = space.is_free.sum(), len(space.upper)
+    moving = np.ones((0, n_variables), dtype=bool)
     if origin is not None:
-        moving = np.eye(n_free, len(space.upper), dtype=bool)
+        moving = np.eye(n_free, n_variables, dtype=bool)
+        moving[:, n_free:] = True  # slacks
         rows.insert(0, np.repeat(origin[None], n_free + 1, axis=0))
         rows.append(known[np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]])
         for j in set(forward.schema.categorical) - set(values):
@@ -224,11 +232,16 @@ def _starts(forward, search, values, rng):
     starts = np.concatenate(rows)
     for j, value in values.items():
         starts[:, j] = starts[:, j] if value is None else value
-    moving = np.concatenate([moving, np.ones((len(starts) - len(moving), len(space.upper)), bool)])
+    moving = np.concatenate([moving, np.ones((len(starts) - len(moving), n_variables), dtype=bool)])
     starts, is_possible = space.rows(space.variables(starts), starts)
     if not is_possible.any():
         raise ValueError("No row satisfies the constraints within the bounds and fixed columns.")
     return starts[is_possible], moving[is_possible]
+
+
+def _fill(rows, forward, space):
+    """Rows with medians of the known values for missing values of free columns."""
+    return np.where(np.isnan(rows) & space.is_free, known_medians(forward.known), rows)
 
 
 def _order(forward, search, rows, ends):
@@ -278,8 +291,8 @@ def _tabulate(forward, search, rows, confidence):
         table[f"predicted{end}"] = predicted[:, output]
         if intervals is not None:
             table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
-            for j in np.flatnonzero((np.array(goals.outputs) == output) & goals.has_range):
-                below, within = (forward.predict_cdf(rows, y[j]) for y in (goals.low, goals.high))
+            for k in np.flatnonzero((np.array(goals.outputs) == output) & goals.has_range):
+                below, within = (forward.predict_cdf(rows, y[k]) for y in (goals.low, goals.high))
                 table[f"probability{end}"] = (within - below)[:, output]
     table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
     return table.assign(distance=distance)
