@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -40,17 +41,14 @@ class ForwardModel:
         check_is_fitted(twin)
         self.model, self.twin, self.twins = model, twin, twin.targets_ or [twin]
         self.options = {} if batch is None else {"batch": batch}
-        self.schema, self.known, self.names = (
-            twin.schema_,
-            self.twins[0].anchors_X_,
-            twin.feature_labels(),
-        )
+        self.schema, self.names = twin.schema_, twin.feature_labels()
+        self.known = self.twins[0].anchors_X_
         self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
 
     @cached_property
     def known_y(self) -> Floats:
         """(known row, output): known values, or predictions where targets have other rows."""
-        if len({len(twin.anchors_y_) for twin in self.twins}) > 1:
+        if any(list(twin.anchor_rows_) != list(self.twins[0].anchor_rows_) for twin in self.twins):
             return self.predict(self.known)
         values = [twin.fitted_.known_y.reshape(len(self.known), -1) for twin in self.twins]
         return self.target.invert_known(np.concatenate(values, axis=1))
@@ -75,30 +73,30 @@ class ForwardModel:
         """A table, or an array for a model that was fitted to one."""
         return X if "feature_names_in_" in vars(self.twin) else X.to_numpy()
 
-    def _call(self, method: str, rows: Floats, *arguments: Any) -> Floats:
+    def _call(self, method: Callable[..., Floats], rows: Floats, *arguments: Any) -> Floats:
         """(row, …): the result of a method of the model, in blocks of as many rows."""
         results = []
         for start in range(0, len(rows), BLOCK_ROWS):
             block = rows[start : start + BLOCK_ROWS]
             X = self.table(np.resize(block, (BLOCK_ROWS, rows.shape[1])))
             with ignore_table_warnings():
-                result = getattr(self.model, method)(self.as_fitted(X), *arguments, **self.options)
+                result = method(self.as_fitted(X), *arguments, **self.options)
             results.append(result[: len(block)])
         return np.concatenate(results)
 
     def predict(self, rows: Floats) -> Floats:
         """(row, output): predictions."""
-        return self._call("predict", rows).reshape(len(rows), -1)
+        return self._call(self.model.predict, rows).reshape(len(rows), -1)
 
     def predict_interval(self, rows: Floats, confidence: float) -> Floats:
         """(row, output, 2): ends of prediction intervals."""
-        return self._call("predict_interval", rows, confidence).reshape(len(rows), -1, 2)
+        return self._call(self.model.predict_interval, rows, confidence).reshape(len(rows), -1, 2)
 
     def predict_cdf(self, rows: Floats, y: float) -> Floats:
         """(row, output): probability that a measurement is at most y."""
         if np.isinf(y):
             return np.full((len(rows), len(self.target_names)), float(y > 0))
-        return self._call("predict_cdf", rows, y).reshape(len(rows), -1)
+        return self._call(self.model.predict_cdf, rows, y).reshape(len(rows), -1)
 
     def rate(self, rows: Floats) -> tuple[Floats, Indices]:
         """(row,): scores and classes of the applicability domain, the worst of all targets."""

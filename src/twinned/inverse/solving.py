@@ -142,14 +142,12 @@ def solve(
 def _encode_row(forward, row, argument):
     """(feature,): a row that is given as a mapping, a series, a table or a sequence."""
     names = forward.names
-    if isinstance(row, Mapping | pd.Series):
-        find_columns(names, list(row.keys()), argument)
+    if not is_table(row):
+        row = dict(row if isinstance(row, Mapping | pd.Series) else zip(names, row, strict=True))
+        find_columns(names, list(row), argument)
         if absent := [name for name in names if name not in row]:
             raise ValueError(f"{argument} has no value of {absent[0]!r}.")
         row = pd.DataFrame({name: [row[name]] for name in names})
-    elif not is_table(row):
-        row = pd.DataFrame(np.asarray(row, dtype=object).reshape(1, -1)).infer_objects()
-        row.columns = names if row.shape[1] == len(names) else row.columns
     with ignore_table_warnings():
         encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
     if len(encoded) != 1:
@@ -186,15 +184,15 @@ def _make_space(forward, values, bounds, constraints):
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        ends = list(bounds[name])
-        if len(ends) != 2:
+        if len(bounds[name]) != 2:
             raise ValueError(f"bounds of {name!r} must be (low, high), not {bounds[name]!r}.")
-        low[j] = low[j] if ends[0] is None else check_real(f"bounds of {name!r}", ends[0])
-        high[j] = high[j] if ends[1] is None else check_real(f"bounds of {name!r}", ends[1])
+        known_ends, what = (low[j], high[j]), f"bounds of {name!r}"
+        pairs = zip(bounds[name], known_ends, strict=True)
+        low[j], high[j] = (known if end is None else check_real(what, end) for end, known in pairs)
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
-            raise ValueError(f"bounds of {name!r}: {low[j]:g} is larger than {high[j]:g}.")
+            raise ValueError(f"{what}: {low[j]:g} is larger than {high[j]:g}.")
     for j, name in enumerate(names):
         if schema.kinds[j] != NUMERIC and (name in bounds or linear[0][:, j].any()):
             raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")

@@ -220,11 +220,13 @@ class TrainingOptions(TableOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions(TableOptions):
-    """Options of the commands that apply a saved model and write a table.
+class SavedModelOptions(TableOptions):
+    """Options of the commands that apply a saved model to the rows of a table.
 
     Parameters
     ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model.
     output
         File of the result, .csv or .xlsx; printed without it.
     digits
@@ -234,15 +236,11 @@ class ModelOptions(TableOptions):
     """
 
     model: SavedModel
+    table: Annotated[Path, table_argument()]
     output: Annotated[Path | None, output_option()] = None
     digits: Annotated[int, advanced_option("--digits", min=1, max=17, metavar="N")] = 6
     key_file: KeyFile = None
     as_json: Annotated[bool, json_option()] = False
-
-    @property
-    def inputs(self) -> dict[str, Path]:
-        """The files that the command reads, by the names of their fields."""
-        return {"model": self.model}
 
     def result_path(self, *inputs: Path | None) -> Path | None:
         """The resolved path of a table to write; a ValueError for files that are not written."""
@@ -251,26 +249,8 @@ class ModelOptions(TableOptions):
         if self.output.suffix.lower() in _NOT_WRITTEN:
             suffix = f"a {self.output.suffix} file cannot be written"
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
-        given = (*self.inputs.values(), *inputs)
+        given = (self.model, self.table, *inputs)
         return check_output_path(self.output, [path for path in given if path is not None])
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedModelOptions(ModelOptions):
-    """Options of the commands that apply a saved model to the rows of a table.
-
-    Parameters
-    ----------
-    table
-        A CSV, Excel (.xlsx) or Parquet file with the features of the model.
-    """
-
-    table: Annotated[Path, table_argument()]
-
-    @property
-    def inputs(self) -> dict[str, Path]:
-        """The files that the command reads, by the names of their fields."""
-        return {"model": self.model, "table": self.table}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -666,7 +646,7 @@ class QueryOptions(SavedModelOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SolveOptions(ModelOptions):
+class SolveOptions(SavedModelOptions):
     """Find inputs whose predicted target is as wanted, with a saved model.
 
     The answer is a table with one column for each proposal: the inputs and, in brackets, how they
@@ -690,7 +670,7 @@ class SolveOptions(ModelOptions):
     goal
         The wanted target: 60, 45..50, ">=60", "<=5", max or min. Of a model of several targets, the
         name of one and its goal, such as "yield:>=60"; may be repeated.
-    near
+    table
         A file with one row: the present inputs, which are to change little.
     fix
         A column that keeps the value of --near, or a value, as in "temperature=180". May be
@@ -713,7 +693,9 @@ class SolveOptions(ModelOptions):
     """
 
     goal: Annotated[list[str], typer.Option("--goal", metavar="GOAL")]
-    near: Annotated[Path | None, typer.Option("--near", metavar="FILE")] = None
+    table: Annotated[  # type: ignore[assignment]
+        Path | None, typer.Option("--near", metavar="FILE")
+    ] = None
     fix: Annotated[list[str] | None, column_option("--fix")] = None
     bounds: Annotated[list[str] | None, typer.Option("--bounds", metavar="COLUMN:LOW..HIGH")] = None
     sum_to: Annotated[list[str] | None, typer.Option("--sum-to", metavar="COLUMNS=SUM")] = None
@@ -771,10 +753,8 @@ class ExportOptions:
     as_json: AsJson = False
 
 
-COMMANDS = (
-    *(AdviseOptions, FitOptions, PredictOptions, ExplainOptions, QueryOptions, SolveOptions),
-    ExportOptions,
-)
+_APPLYING = PredictOptions, ExplainOptions, QueryOptions, SolveOptions
+COMMANDS = AdviseOptions, FitOptions, *_APPLYING, ExportOptions
 
 
 # --- checks of values ---------------------------------------------------------------------------

@@ -19,13 +19,7 @@ from sklearn.utils import get_tags
 
 from twinned import load
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
-from twinned.app.cli.options import (
-    BatchOptions,
-    ModelOptions,
-    ResultColumns,
-    SavedModelOptions,
-    read_key,
-)
+from twinned.app.cli.options import BatchOptions, ResultColumns, SavedModelOptions, read_key
 from twinned.app.tables import frames
 from twinned.app.tables.columns import target_column
 from twinned.app.tables.numbers import is_missing
@@ -267,7 +261,7 @@ def plain_values(columns: Columns) -> dict[str, list[object]]:
 
 
 def output_result(
-    options: ModelOptions,
+    options: SavedModelOptions,
     path: Path | None,
     copied: Mapping[str, Sequence[str]],
     columns: Columns,
@@ -276,8 +270,8 @@ def output_result(
 ) -> None:
     """Write a result to the resolved path of -o, or print it as CSV or JSON."""
     output = None if path is None else str(options.output)
-    given = {name: str(each) for name, each in options.inputs.items()}
-    facts = {**given, **facts, "output": output}
+    table = options.table and str(options.table)  # None without the row of `twinned solve`
+    facts = {"model": str(options.model), "table": table, **facts, "output": output}
     if path is not None:
         cells: Mapping[str, Sequence[object]] = copied
         if _is_excel(path):

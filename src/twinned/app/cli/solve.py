@@ -18,12 +18,12 @@ _BOUNDS = re.compile(r"(.+):\s*(\S*?)\s*\.\.\s*(\S*)")
 
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
-    path = options.result_path(options.near)
+    path = options.result_path()
     with messages.print_warnings():
         loaded = prediction.load_twin(options.model, options.key_file)
     near = None
-    if options.near is not None:
-        table = read_table(options.near, options.reading, loaded.names or ())
+    if options.table is not None:
+        table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
     arguments = {
         "target": _goals(options.goal, loaded),
