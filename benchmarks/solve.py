@@ -5,10 +5,11 @@ an `AutoTwinRegressor` of the members that are quick to fit (`MEMBERS`) at `conf
 
 - `reaction`: the yield has a peak in temperature, and depends on two categories
 - `alloy`: a category and a whole number of passes
-- `mixture`: four parts that sum to 100 %, one of them fixed in half of the calls
+- `mixture`: four parts that sum to 100 %
 - `noise`: the target has 15 % of noise, and two branches
 - `unreachable`: all wanted values are beyond the function, so that the closest rows are returned
 
+Every fourth call has a row to change, `near`, and a fixed column; half want a number, half a limit.
 A proposal is covered if the true value, without noise, is within its interval. The error of
 constraints is the largest of the sum, of bounds and of fixed columns. Branches: the share of calls
 in which at least three of five proposals differ from each other by more than 10 % of the range in
