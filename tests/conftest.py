@@ -29,7 +29,7 @@ PROFILE = {
     "database": None,
 }
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
-hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=25, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=15, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 
@@ -68,15 +68,16 @@ def use_small_defaults(patch):
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
     patch.setattr("twinned.models.gaussian_process._COARSE_ROWS", 40)
     patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
-    patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 6)
+    patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 8)
     for effort, sizes in SIZES.items():
-        few = sizes._replace(
-            trees=sizes.trees // 5, boosting_iterations=sizes.boosting_iterations // 5
-        )
+        trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5
+        few = sizes._replace(trees=trees, boosting_iterations=iterations)
         patch.setitem(SIZES, effort, few)
     for effort, sizes in TWIN_SIZES.items():
-        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=30))
+        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=sizes.iterations // 4))
     patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
+    patch.setattr("twinned.estimators.twin._N_FOLDS", 3)
+    patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
     patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 200)
