@@ -11,7 +11,7 @@ from twinned import TwinRegressor
 
 # 2 MB hold a few thousand pairs, so "auto" is all pairs for small data and random partners for
 # larger data: the checks cover both, and are quick.
-SMALL, SMALLER = {"memory_limit": "2MB"}, {"memory_limit": "200KB"}
+SMALL, SMALLER = {"memory_limit": "2MB"}, {"memory_limit": "500KB"}
 
 # Bootstrap and binning draw rows, so scikit-learn lists the check for these two itself.
 WEIGHTS_BY_DRAWING = {
@@ -28,7 +28,7 @@ LOCAL_WEIGHTS = {
 }
 TWINS = [
     (TwinRegressor(Ridge(), **SMALL), LOCAL_WEIGHTS),
-    (TwinRegressor(cv=2, **SMALLER), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(cv=2, memory_limit="200KB"), WEIGHTS_BY_DRAWING),
 ]
 OTHER_TWINS = [
     (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
