@@ -29,7 +29,7 @@ PROFILE = {
     "database": None,
 }
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
-hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=25, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=15, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 
@@ -57,48 +57,61 @@ def data_folder():
     return folder
 
 
-def use_small_defaults(patch):
-    from sklearn.ensemble import ExtraTreesRegressor
+@pytest.fixture(scope="session")
+def is_quick(pytestconfig):
+    """Whether only tests that are not slow run, as by `make test`."""
+    return "not slow" in pytestconfig.option.markexpr
 
-    from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+
+def use_small_defaults(patch, is_quick):
+    from sklearn.ensemble import ExtraTreesRegressor
 
     def five_trees(n_estimators, **options):
         return ExtraTreesRegressor(5, **options)
 
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
-    patch.setattr("twinned.models.gaussian_process._COARSE_ROWS", 40)
-    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
-    patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 6)
-    for effort, sizes in SIZES.items():
-        few = sizes._replace(
-            trees=sizes.trees // 5, boosting_iterations=sizes.boosting_iterations // 5
-        )
-        patch.setitem(SIZES, effort, few)
-    for effort, sizes in TWIN_SIZES.items():
-        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=30))
+    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 16)
     patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
     patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 200)
+    if is_quick:
+        use_smaller_defaults(patch)
+
+
+def use_smaller_defaults(patch):
+    from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+
+    patch.setattr("twinned.models.gaussian_process._COARSE_ROWS", 40)
+    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
+    patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 8)
+    patch.setattr("twinned.estimators.twin._N_FOLDS", 3)
+    patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
+    for effort, sizes in SIZES.items():
+        trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5
+        few = sizes._replace(trees=trees, boosting_iterations=iterations)
+        patch.setitem(SIZES, effort, few)
+    for effort, sizes in TWIN_SIZES.items():
+        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=sizes.iterations // 4))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_defaults():
+def small_defaults(is_quick):
     """Fit the default base estimator, Gaussian processes, intervals and blends with less work.
 
     The scope is that of the session, so that it holds in fixtures of any scope as well.
     """
     with pytest.MonkeyPatch.context() as patch:
-        use_small_defaults(patch)
+        use_small_defaults(patch, is_quick)
         yield patch
 
 
 @pytest.fixture
-def shipped_defaults(small_defaults):
+def shipped_defaults(small_defaults, is_quick):
     """Fit with as many iterations, trees and samples as users do."""
     small_defaults.undo()
     yield
-    use_small_defaults(small_defaults)
+    use_small_defaults(small_defaults, is_quick)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -113,11 +126,12 @@ def commands_built_once():
 
 
 @pytest.fixture(scope="module")
-def quick_checks():
-    """Check data by ridge regression and a few trees."""
+def quick_checks(is_quick):
+    """Check data by ridge regression and a few trees, unless slow tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
-        patch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
+        if is_quick:
+            patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
+            patch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
         yield
 
 

@@ -112,7 +112,7 @@ def held_out(log, y):
     return [set(y) - known for known, _ in log if known != set(y)]
 
 
-def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng):
+def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng, shipped_defaults):
     X, y = rng.normal(size=(40, 2)), rng.permutation(np.arange(40.0))
     members = [("a", Recorder()), ("b", Recorder())]
     AutoTwinRegressor(members=members, random_state=0).fit(X, y)
@@ -123,7 +123,7 @@ def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng):
     assert sum(map(len, parts[:10])) == 40
 
 
-def test_large_tables_have_fewer_folds():
+def test_large_tables_have_fewer_folds(shipped_defaults):
     assert [default_folds(n, "balanced") for n in (7, 499, 500)] == [7, 10, 5]
     assert [default_folds(n, "thorough") for n in (7, 999, 1000)] == [7, 10, 5]
 

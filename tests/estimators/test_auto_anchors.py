@@ -84,7 +84,7 @@ def test_the_choice_is_kept_by_copies_files_exports_and_further_anchors(curved, 
 
 
 def test_models_of_calibration_folds_choose_their_own_anchors(curved):
-    crossed = cross_conformal(TwinRegressor(Ridge(), anchors="auto", cv=4), *curved, cv=5)
+    crossed = cross_conformal(TwinRegressor(Ridge(), anchors="auto", cv=3), *curved, cv=3)
     assert crossed.final.n_nearest_anchors_ in N_NEAREST
     assert any(model.n_nearest_anchors_ in N_NEAREST for model in crossed.models)
 

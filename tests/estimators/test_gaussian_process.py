@@ -36,7 +36,7 @@ def test_save_and_load(rng, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X, return_std=True), expected)
 
 
-def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(rng):
+def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(rng, shipped_defaults):
     X = rng.uniform(-2, 2, (60, 2))
     y, fold = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60), np.arange(60) % 3
     folds = list(PredefinedSplit(fold).split())

@@ -151,8 +151,8 @@ def test_a_single_column_is_a_single_target(rows):
     X, Y, new_X, _ = rows
     y = Y["heat"].dropna()
     with pytest.warns(match="column-vector"):
-        one = Blend(cv=3).fit(X.loc[y.index], y.to_frame().to_numpy())
-    flat = Blend(cv=3).fit(X.loc[y.index], y)
+        one = Quick(cv=3).fit(X.loc[y.index], y.to_frame().to_numpy())
+    flat = Quick(cv=3).fit(X.loc[y.index], y)
     np.testing.assert_array_equal(one.predict(new_X), flat.predict(new_X))
     assert one.targets_ == []
     joint = one.predict_interval(new_X, joint=True)
@@ -279,10 +279,10 @@ def test_bad_targets_are_refused_in_one_line(rows):
         (few[:118], "Target 'y1': .* at least 4 are needed"),
     ):
         with pytest.raises(ValueError, match=message) as error:
-            Blend().fit(X[: len(wrong)], wrong)
+            Quick().fit(X[: len(wrong)], wrong)
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="need a single output, not 2"):
-        Blend().fit(X, Y, y_lower=Y[:, 0])
+        Quick().fit(X, Y, y_lower=Y[:, 0])
 
 
 def test_methods_of_one_target_name_the_way_out(model, rows):

@@ -28,7 +28,7 @@ LOCAL_WEIGHTS = {
 }
 TWINS = [
     (TwinRegressor(Ridge(), **SMALL), LOCAL_WEIGHTS),
-    (TwinRegressor(cv=2, **SMALLER), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(cv=2, memory_limit="200KB"), WEIGHTS_BY_DRAWING),
 ]
 OTHER_TWINS = [
     (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),

@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from twinned.models.gaussian_process import MarginalLikelihood, fit_gaussian_process
 
 SKLEARN_KERNELS = {"rbf": RBF, "matern": lambda lengths: Matern(lengths, nu=2.5)}
+pytestmark = pytest.mark.usefixtures("shipped_defaults")
 kernels = pytest.mark.parametrize("kernel", ["rbf", "matern"])
 
 
@@ -118,7 +119,7 @@ def test_constant_features_and_targets(data):
     np.testing.assert_allclose(constant.predict(X), y[:4].mean())
 
 
-def test_outputs_share_the_hyperparameters(data, shipped_defaults):
+def test_outputs_share_the_hyperparameters(data):
     X, y = data
     both = fit_gaussian_process(X, np.column_stack([y, 5 - 3 * y]), random_state=0)
     single = fit_gaussian_process(X, y, random_state=0)

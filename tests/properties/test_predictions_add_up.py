@@ -28,7 +28,7 @@ from twinned import (
 
 N_TRAIN, N_QUERIES, ALL = 36, 6, 200
 # fits take long, so that failing examples are not made smaller
-FEW = settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
+FEW = settings(max_examples=2, phases=[Phase.explicit, Phase.generate])
 TREES = ExtraTreesRegressor(5, random_state=0)
 NEAREST = TwinRegressor(Ridge(), anchors=NearestAnchors(4), weights="distance")
 BLEND = ["ridge", ("trees", TREES), ("twin", TwinRegressor(TREES)), ("nearest", NEAREST)]

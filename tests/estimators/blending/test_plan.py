@@ -16,6 +16,7 @@ from twinned.estimators.blending import plan
 from twinned.estimators.blending.members import (
     AUTO,
     SCREENED_FEATURES,
+    TWIN_SIZES,
     FitContext,
     resolve_members,
 )
@@ -248,7 +249,8 @@ def test_the_small_tree_twin_is_a_member():
     members = ["ridge", "tree_twin:small"]
     blend = AutoTwinRegressor(members=members, cv=2, random_state=0).fit(X, y)
     assert blend.member_names_ == members
-    assert blend.members_["tree_twin:small"].estimator_.max_iter == 100
+    n_iterations = TWIN_SIZES["small"].iterations
+    assert blend.members_["tree_twin:small"].estimator_.max_iter == n_iterations
     with pytest.raises(ValueError, match="the effort of ridge must be one of 'fast'"):
         resolve_members(["ridge:small"], "fast")
 

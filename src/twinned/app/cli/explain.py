@@ -186,11 +186,11 @@ def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
     grid = make_grid(explained.values, predicted, found)
     lines, columns = [_heading(explained, target)], range(len(grid.headings))
     while columns:
-        n_columns = len(columns)
-        block = _grid_lines(grid, columns)
-        while n_columns > 1 and max(map(len, block)) > width:
-            n_columns -= 1
-            block = _grid_lines(grid, columns[:n_columns])
+        for n_more in range(1, len(columns) + 1):
+            wider = _grid_lines(grid, columns[:n_more])
+            if n_more > 1 and max(map(len, wider)) > width:
+                break
+            n_columns, block = n_more, wider
         lines += ["", *block]
         columns = columns[n_columns:]
     return [*lines, "", *textwrap.wrap(f"  {grid.summary}", width, subsequent_indent="  ")]

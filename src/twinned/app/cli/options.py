@@ -41,7 +41,7 @@ _reading_option = partial(advanced_option, show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option = partial(typer.Option, metavar="")
 json_option = partial(advanced_option, "--json", metavar="")
-seed_option = partial(advanced_option, "--seed", metavar="N", min=0, max=2**32 - 1)
+seed_option = partial(advanced_option, metavar="N", min=0, max=2**32 - 1)
 output_option = partial(typer.Option, "--output", "-o")
 table_argument = partial(typer.Argument, metavar="TABLE")
 
@@ -112,13 +112,13 @@ class TableOptions:
         A saved model does not store it.
     """
 
-    separator: Annotated[str | None, _reading_option("--separator", metavar="CHAR")] = None
-    decimal: Annotated[str | None, _reading_option("--decimal", metavar=".|,")] = None
-    thousands: Annotated[str | None, _reading_option("--thousands", metavar="CHAR")] = None
-    encoding: Annotated[str | None, _reading_option("--encoding", metavar="NAME")] = None
-    sheet: Annotated[str | None, _reading_option("--sheet", metavar="SHEET")] = None
-    header_row: Annotated[int | None, _reading_option("--header-row", metavar="N", min=1)] = None
-    missing: Annotated[list[str] | None, _reading_option("--missing", metavar="TEXT")] = None
+    separator: Annotated[str | None, _reading_option(metavar="CHAR")] = None
+    decimal: Annotated[str | None, _reading_option(metavar=".|,")] = None
+    thousands: Annotated[str | None, _reading_option(metavar="CHAR")] = None
+    encoding: Annotated[str | None, _reading_option(metavar="NAME")] = None
+    sheet: Annotated[str | None, _reading_option(metavar="SHEET")] = None
+    header_row: Annotated[int | None, _reading_option(metavar="N", min=1)] = None
+    missing: Annotated[list[str] | None, _reading_option(metavar="TEXT")] = None
 
     @property
     def reading(self) -> ReadOptions:
@@ -179,18 +179,18 @@ class TrainingOptions(TableOptions):
     table: Annotated[Path, table_argument()]
     targets: Annotated[list[str], typer.Option("--target", "-t")]
     log_target: Annotated[bool, flag_option("--log-target")] = False
-    lower_bound: Annotated[float | None, advanced_option("--lower-bound", metavar="NUMBER")] = None
+    lower_bound: Annotated[float | None, advanced_option(metavar="NUMBER")] = None
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
-    numeric: Annotated[list[str] | None, advanced_option("--numeric", metavar="COLUMN")] = None
-    date: Annotated[list[str] | None, column_option("--date")] = None
+    numeric: Annotated[list[str] | None, advanced_option(metavar="COLUMN")] = None
+    date: Annotated[list[str] | None, column_option()] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
-    error: Annotated[str | None, advanced_option("--error", metavar="COLUMN")] = None
-    time_column: Annotated[str | None, advanced_option("--time-column", metavar="COLUMN")] = None
-    coordinates: Annotated[str | None, advanced_option("--coordinates", metavar="LAT,LON")] = None
+    error: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
+    time_column: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
+    coordinates: Annotated[str | None, advanced_option(metavar="LAT,LON")] = None
     batch: Annotated[str | None, column_option("--batch", "-b")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
-    budget: Annotated[str | None, typer.Option("--budget", metavar="60s|2m")] = None
+    budget: Annotated[str | None, typer.Option(metavar="60s|2m")] = None
     default_budget: ClassVar[str] = "60s"
 
     @property
@@ -238,7 +238,7 @@ class SavedModelOptions(TableOptions):
     model: SavedModel
     table: Annotated[Path, table_argument()]
     output: Annotated[Path | None, output_option()] = None
-    digits: Annotated[int, advanced_option("--digits", min=1, max=17, metavar="N")] = 6
+    digits: Annotated[int, advanced_option(min=1, max=17, metavar="N")] = 6
     key_file: KeyFile = None
     as_json: Annotated[bool, json_option()] = False
 
@@ -268,7 +268,7 @@ class BatchOptions(SavedModelOptions):
     """
 
     batch: Annotated[str | None, column_option("--batch", "-b")] = None
-    known: Annotated[Path | None, typer.Option("--known", metavar="TABLE")] = None
+    known: Annotated[Path | None, typer.Option(metavar="TABLE")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,14 +302,14 @@ class ResultColumns:
     """
 
     std: Annotated[bool, flag_option("--std")] = False
-    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
-    of: Annotated[str, typer.Option("--of", metavar="measurement|value")] = "measurement"
-    quantiles: Annotated[str | None, typer.Option("--quantiles", metavar="P,P,…")] = None
+    interval: Annotated[float | None, typer.Option(metavar="P")] = None
+    of: Annotated[str, typer.Option(metavar="measurement|value")] = "measurement"
+    quantiles: Annotated[str | None, typer.Option(metavar="P,P,…")] = None
     applicability: Annotated[bool, flag_option("--applicability")] = False
     bounds: Annotated[
         tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
     ] = None
-    keep: Annotated[list[str] | None, column_option("--keep")] = None
+    keep: Annotated[list[str] | None, column_option()] = None
 
     def validate(self) -> None:
         """Raise a ValueError for an interval or bounds that are impossible."""
@@ -381,7 +381,7 @@ class AdviseOptions(TrainingOptions):
 
     report: Annotated[Path | None, typer.Option("--report", "-r")] = None
     output: Annotated[Path | None, output_option()] = None
-    test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
+    test: Annotated[Path | None, typer.Option(metavar="TABLE")] = None
     seed: Annotated[int, seed_option()] = 0
     as_json: Annotated[bool, json_option()] = False
 
@@ -462,8 +462,8 @@ class FitOptions(TrainingOptions):
     output: Annotated[Path, output_option()]
     model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
     default_budget: ClassVar[str] = "5m"
-    pairs: Annotated[str, advanced_option("--pairs", metavar="auto|all|M")] = "auto"
-    anchors: Annotated[str, advanced_option("--anchors", metavar="all|K")] = "all"
+    pairs: Annotated[str, advanced_option(metavar="auto|all|M")] = "auto"
+    anchors: Annotated[str, advanced_option(metavar="all|K")] = "all"
     jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
     seed: Annotated[int, seed_option()] = 0
     check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
@@ -550,8 +550,8 @@ class PredictOptions(ResultColumns, BatchOptions):
         Print JSON; with -o, without the predictions.
     """
 
-    scheduler: Annotated[str | None, advanced_option("--scheduler", metavar="ADDRESS")] = None
-    workers: Annotated[int | None, advanced_option("--workers", min=1)] = None
+    scheduler: Annotated[str | None, advanced_option(metavar="ADDRESS")] = None
+    workers: Annotated[int | None, advanced_option(min=1)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -589,9 +589,9 @@ class ExplainOptions(BatchOptions):
         all other cases, or .json.
     """
 
-    rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
+    rows: Annotated[list[str] | None, typer.Option(metavar="ROWS")] = None
     k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
-    label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
+    label: Annotated[str | None, column_option("--label", "-l")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -637,10 +637,10 @@ class QueryOptions(SavedModelOptions):
     """
 
     n: Annotated[int, typer.Option("-n")] = 1
-    strategy: Annotated[str, typer.Option("--strategy", metavar="NAME")] = "improvement"
+    strategy: Annotated[str, typer.Option(metavar="NAME")] = "improvement"
     minimize: Annotated[bool, flag_option("--minimize")] = False
-    best: Annotated[float | None, typer.Option("--best", metavar="VALUE")] = None
-    pending: Annotated[Path | None, typer.Option("--pending", metavar="FILE")] = None
+    best: Annotated[float | None, typer.Option(metavar="VALUE")] = None
+    pending: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="NAME")] = None
     seed: Annotated[int, seed_option()] = 0
 
@@ -744,11 +744,11 @@ class ExportOptions:
 
     model: SavedModel
     output: Annotated[Path, output_option()]
-    outputs: Annotated[str, typer.Option("--outputs", metavar="NAMES")] = "mean,std"
-    confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
-    anchors: Annotated[int | None, typer.Option("--anchors", metavar="N", min=1)] = None
-    member: Annotated[str | None, typer.Option("--member", metavar="NAME")] = None
-    dtype: Annotated[str, typer.Option("--dtype", metavar="TYPE")] = "auto"
+    outputs: Annotated[str, typer.Option(metavar="NAMES")] = "mean,std"
+    confidence: Annotated[float | None, typer.Option(metavar="P")] = None
+    anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
+    member: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    dtype: Annotated[str, typer.Option(metavar="TYPE")] = "auto"
     key_file: KeyFile = None
     as_json: AsJson = False
 
