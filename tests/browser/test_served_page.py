@@ -10,7 +10,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
+from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal, solve
 from twinned.datasets import make_wsb
 
 pytestmark = pytest.mark.browser
@@ -214,8 +214,71 @@ def test_known_rows_of_a_new_batch(
         set_dark(True)
         save_screenshot("serve-known-dark")
         assert set_narrow() <= 390
-        page.find_element("id", "known-used").location_once_scrolled_into_view  # noqa: B018
+        script = "arguments[0].scrollIntoView({behavior: 'instant'})"
+        page.execute_script(script, page.find_element("id", "known"))
         save_screenshot("serve-known-dark-narrow")
+
+
+def rows_of(page, table):
+    """The texts of the cells of each row of a table."""
+    lines = page.find_elements("css selector", f"#{table} tbody tr")
+    return [[cell.text for cell in line.find_elements("css selector", "td")] for line in lines]
+
+
+def click(page, selector):
+    element = page.find_element("css selector", selector)
+    page.execute_script("arguments[0].click()", element)  # wherever the page scrolls to
+    return element
+
+
+def propose(page):
+    wait_until(page, click(page, "#propose").is_enabled)
+
+
+@pytest.mark.filterwarnings("ignore::twinned.exceptions.UnreachedTargetWarning")
+def test_what_to_change(page, twin, save_screenshot, set_dark, set_narrow):
+    from selenium.webdriver.support.ui import Select
+
+    assert not page.find_element("id", "wanted").is_displayed()
+    click(page, "#tab-change")
+    assert not page.find_element("id", "prediction").is_displayed()
+    Select(page.find_element("id", "goal")).select_by_visible_text("at least")
+    page.find_element("id", "value").send_keys("0,2")
+    for name in ("R2", "material"):
+        click(page, f"#columns [value={name}]")
+    page.find_element("css selector", "[aria-label='highest U']").send_keys("2.5")
+    save_screenshot("serve-change-form")
+    propose(page)
+    wait_until(page, lambda: text_of(page, "proposed").startswith("In brackets"))
+    values = [page.find_element("id", f"column-{i}").get_attribute("value") for i in range(3)]
+    near = dict(zip(("U", "R1", "R2"), map(float, values), strict=True), material="brick")
+    options = {"fixed": ["R2", "material"], "bounds": {"U": (None, 2.5)}}
+    table = solve(twin, ">= 0.2", near=near, random_state=0, **options)
+    shown = rows_of(page, "proposals")
+    assert len(shown) == len(table)
+    for cells, (_, row) in zip(shown, table.iterrows(), strict=True):
+        assert cells[0].split()[0] == f"{row['U']:.4g}"
+        ends = f"{row['lower']:.4g} to {row['upper']:.4g}"
+        assert cells[2:4] == [f"{row['predicted']:.4g}", ends]
+        assert cells[5] == row["applicable"]
+    Select(page.find_element("id", "near")).select_by_index(3)
+    Select(page.find_element("id", "goal")).select_by_visible_text("largest")
+    assert not page.find_element("id", "value").is_displayed()
+    click(page, "#sure")
+    propose(page)
+    wait_until(page, lambda: rows_of(page, "proposals") not in ([], shown))
+    save_screenshot("serve-change-light")
+    set_dark(True)
+    save_screenshot("serve-change-dark")
+    assert set_narrow() <= 390
+    script = "arguments[0].scrollIntoView({behavior: 'instant'})"
+    page.execute_script(script, page.find_element("id", "columns"))
+    save_screenshot("serve-change-dark-narrow")
+    page.find_element("css selector", "[aria-label='lowest U']").send_keys("9")
+    propose(page)
+    wait_until(page, lambda: "9 is larger than 2.5" in text_of(page, "proposed"))
+    assert not page.find_element("id", "proposals").is_displayed()
+    page.get_log("browser")  # the failed request
 
 
 def test_invalid_number_shows_the_error(page):
@@ -248,9 +311,10 @@ def test_interface_page_sends_requests(open_page, address, save_screenshot, set_
     page = open_page(f"{address}/docs")
     sections = wait_until(page, lambda: page.find_elements("css selector", "main section"))
     titles = [section.find_element("tag name", "h2").text for section in sections]
-    assert titles[:4] == ["GET /about", "POST /predict", "POST /explain", "POST /batch"]
+    paths = ["GET /about", "POST /predict", "POST /explain", "POST /batch", "POST /solve"]
+    assert titles[:5] == paths
     assert "material" in sections[titles.index("Row")].text
-    for section in sections[:4]:
+    for section in sections[:5]:
         button = section.find_element("tag name", "button")
         page.execute_script("arguments[0].click()", button)  # wherever the page scrolls to
         answer = section.find_elements("tag name", "pre")[-1]

@@ -707,7 +707,7 @@ def test_only_local_host_names_are_accepted(client):
 
 def test_openapi_description_names_the_columns(client):
     description = json_of(client.get("/openapi.json"))
-    assert set(description["paths"]) == {"/about", "/predict", "/explain", "/batch"}
+    assert set(description["paths"]) == {"/about", "/predict", "/explain", "/batch", "/solve"}
     schemas = description["components"]["schemas"]
     content = description["paths"]["/predict"]["post"]["requestBody"]["content"]
     assert content["application/json"]["schema"] == {"$ref": "#/components/schemas/Request"}

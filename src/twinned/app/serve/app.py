@@ -38,11 +38,12 @@ from twinned.app.serve.models import (
     Json,
     KnownRows,
     ParsedRequest,
+    SolveRequest,
     openapi_description,
     refuse_value_errors,
     short_repr,
 )
-from twinned.app.serve.service import MicroBatcher, PredictionService, in_thread
+from twinned.app.serve.service import MicroBatcher, PredictionService, in_thread, in_turn
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
 from twinned.app.tables.table import ReadOptions, Table, to_csv
@@ -86,6 +87,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
             Route("/batch", endpoints.batch, methods=["POST"]),
+            Route("/solve", endpoints.solve, methods=["POST"]),
         ],
         middleware=[
             Middleware(reject_ambiguous_length),
@@ -121,6 +123,19 @@ class _Endpoints:
         content = {name: [each[name] for each in explained] for name in explained[0]}
         content["applicability"] = await in_thread(own.service.applicability, rows)
         return _json_response(content, warnings=own.schema.warnings(rows))
+
+    async def solve(self, request: Request) -> Response:
+        needed = 'the body must be JSON: {"target": ">= 60", "near": {name: value, …}, …}.'
+        wanted = SolveRequest.parse(_parse_json(await _read_body(request), needed))
+        near = self.service.known_case(wanted.near) if isinstance(wanted.near, int) else wanted.near
+        content = {"rows": [near], **({"known": wanted.known} if wanted.known else {})}
+        rows, _, known = self.schema.parse_rows(content)
+        own = await self._with_known(known)
+        proposals = await in_turn(own.service.solve, wanted, rows[0])
+        notes = own.schema.warnings(rows)
+        if not any(each["reached"] for each in proposals):
+            notes.append("No row was found that reaches the target; these are the closest ones.")
+        return _json_response({"proposals": proposals}, warnings=notes)
 
     async def batch(self, request: Request) -> Response:
         body, query = await _read_body(request, MAX_FILE_BYTES), request.query_params

@@ -31,7 +31,8 @@ function makeExamples(about) {
   const quote = (value) => /[",\n;]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value;
   const lines = [Object.keys(row), Object.values(row)].map((cells) => cells.map(quote).join(","));
   const confidence = about.intervals ? { confidence: 0.9 } : {};
-  return { "application/json": JSON.stringify({ rows: [row], ...confidence }, null, 2), "text/csv": `${lines.join("\n")}\n` };
+  return { "application/json": JSON.stringify({ rows: [row], ...confidence }, null, 2), "text/csv": `${lines.join("\n")}\n`,
+    "/solve": JSON.stringify({ target: "max", near: row }, null, 2) };
 }
 
 async function showResponse(output, path, method, body, type) {
@@ -49,7 +50,8 @@ function describeOperation(path, method, operation, examples) {
       operation.parameters.map(({ name, schema, description = "" }) => [name, describeType(schema), description])));
   }
   const [type] = Object.keys(operation.requestBody?.content ?? {});
-  const body = createElement("textarea", examples[type] ?? "", { rows: Math.min(16, examples[type]?.split("\n").length), ariaLabel: `body of ${path}`, spellcheck: false });
+  const example = examples[path] ?? examples[type];
+  const body = createElement("textarea", example ?? "", { rows: Math.min(16, example?.split("\n").length), ariaLabel: `body of ${path}`, spellcheck: false });
   const address = createElement("input", "", { value: path, ariaLabel: `address of ${path}` });
   if (type) {
     const sent = { "text/csv": "--data-binary @table.csv" }[type] ?? `-d '${JSON.stringify(JSON.parse(body.value)).replaceAll("'", "'\\''")}'`;

@@ -32,6 +32,7 @@ from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
 MAX_KNOWN_ROWS = 10
+MAX_PROPOSALS = _MAX_CONSTRAINTS = 20
 _MAX_ABSOLUTE_VALUE = 1e300
 _MAX_DAYS = 80_000  # from 1970, of a date
 _LOGGER = logging.getLogger("twinned")
@@ -181,6 +182,8 @@ class RequestSchema:
     inputs : list of InputFeature and InputDate
         What a row must have: dates instead of their parts, and no features of limits; and the batch
         of a model with batches, which may be missing.
+    sources : dict
+        The input of each feature that is a part of a date, or marks limits.
     batch : list of InputFeature
         That of the batch, or none.
     target : str
@@ -206,12 +209,12 @@ class RequestSchema:
             for name, known, kind in zip(self.names, self.categories, table.kinds, strict=True)
         ]
         # the column of the request that each other feature is made from
-        self._sources = {marker: name for name, marker in self._limits.items()}
+        self.sources = {marker: name for name, marker in self._limits.items()}
         for date in self._dates:
-            self._sources |= dict.fromkeys(date.features.values(), date.name)
+            self.sources |= dict.fromkeys(date.features.values(), date.name)
         possible: list[InputFeature | InputDate] = [*self.features, *self._dates]
         by_name = {each.name: each for each in possible}
-        names = dict.fromkeys(self._sources.get(name, name) for name in self.names)
+        names = dict.fromkeys(self.sources.get(name, name) for name in self.names)
         self.batch: list[InputFeature] = []
         if fitted.batches is not None:
             name = vars(twin).get("batch_name_") or "batch"
@@ -249,7 +252,7 @@ class RequestSchema:
         for date in self._dates:
             example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
             properties[date.name] = {"type": "string", "examples": [example]}
-        sources = {name: self._sources.get(name, name) for name in properties}
+        sources = {name: self.sources.get(name, name) for name in properties}
         schema["properties"] = {name: properties[name] for name in dict.fromkeys(sources.values())}
         schema["required"] = list(dict.fromkeys(sources[name] for name in schema["required"]))
 
@@ -292,7 +295,7 @@ class RequestSchema:
             row = row_names[int(number)]
         if not names:
             return BadRequest(f"{row} must be an object, not {shown}.")
-        name = self._sources.get(str(names[0]), str(names[0]))
+        name = self.sources.get(str(names[0]), str(names[0]))
         if kind == "missing":
             needed = [each.name for each in self.inputs] + [self.target] * (listed != "rows")
             return BadRequest(f"{row} lacks {name!r}; it must have {join_names(needed)}.")
@@ -426,6 +429,55 @@ class Explanations(BaseModel):
     warnings: list[str] = []
 
 
+class SolveRequest(BaseModel):
+    """The row to be changed, or the number of a known case, from 0; and the wanted target: a
+    number, ">= 60", "<= 5", "40..60", "max" or "min". `bounds` are [lowest, highest] by column,
+    `constraints` such as "a + b + c = 100".
+
+    With a confidence, the prediction interval must be as wanted, not only the prediction.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    target: Number | str
+    near: dict[str, Any] | Annotated[int, Field(ge=0, strict=True)]
+    fixed: list[str] = []
+    bounds: dict[str, tuple[Number | None, Number | None]] = {}
+    constraints: Annotated[list[str], Field(max_length=_MAX_CONSTRAINTS)] = []
+    n: Annotated[int, Field(ge=1, le=MAX_PROPOSALS)] = 5
+    confidence: Confidence | None = None
+    known: list[dict[str, Any]] = []
+
+    @classmethod
+    def parse(cls, content: object) -> SolveRequest:
+        """Return the body of a request; raise `BadRequest` where it is not one."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name, message = [*first["loc"], "body"][0], first["msg"]
+            known = {
+                "missing": " is needed",
+                "extra_forbidden": f" is unknown; use {join_names(list(cls.model_fields))}",
+            }
+            other = f": {message[0].lower()}{message[1:]}, not {short_repr(first['input'])}"
+            is_nested = len(first["loc"]) > 1
+            text = other if is_nested else known.get(first["type"], other)
+            raise BadRequest(f"{name!r}{text}.") from None
+
+
+class Proposals(BaseModel):
+    """Changed rows, the best first; where none reaches the target, the closest, and a warning.
+
+    Each has its `columns`, their `changes`, the label of the nearest known case (`anchor`),
+    `prediction`, `applicability`, the `distance` in the learned metric and whether the target is
+    `reached`. With intervals, also `low`, `high` and, where a range is wanted, the `probability`
+    that a measurement is in it.
+    """
+
+    proposals: list[dict[str, object]]
+    warnings: list[str] = []
+
+
 class Error(BaseModel):
     """The error in one sentence."""
 
@@ -439,8 +491,9 @@ class _SchemaGenerator(GenerateJsonSchema):
 
 def openapi_description(name: str, target: str, schema: RequestSchema) -> Json:
     """Return the OpenAPI description of the service for a model with this input schema."""
+    models = schema.model, SolveRequest, Predictions, Explanations, Proposals, Error
     _, definitions = models_json_schema(
-        [(model, "validation") for model in (schema.model, Predictions, Explanations, Error)],
+        [(model, "validation") for model in models],
         ref_template="#/components/schemas/{model}",
         schema_generator=_SchemaGenerator,
     )

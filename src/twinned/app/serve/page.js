@@ -246,6 +246,105 @@ async function predictFile() {
   }
 }
 
+function offerChanges(cases) {
+  byId("near").append(...cases.map(([label, value], index) => createElement("option", `${label}: ${format(value)}`, { value: index })));
+  byId("sure-field").hidden = !intervals;
+  const changeable = inputs.filter((column) => !column.kind && column !== batch);
+  byId("columns").tBodies[0].replaceChildren(...changeable.map((column, index) => {
+    const line = createElement("tr", ""), id = `change-${index}`, name = createElement("th", "", { scope: "row" });
+    const label = createElement("label", column.name, { htmlFor: id });
+    label.prepend(createElement("input", "", { type: "checkbox", id, checked: true, value: column.name }));
+    name.append(label);
+    line.append(name, ...["lowest", "highest"].map((end, side) => {
+      const cell = createElement("td", "");
+      if (column.range) cell.append(createElement("input", "", { ariaLabel: `${end} ${column.name}`, inputMode: "decimal", placeholder: format(column.range[side]) }));
+      return cell;
+    }));
+    return line;
+  }));
+  byId("goal").addEventListener("change", ({ target: { value } }) => {
+    byId("wanted-value").hidden = value.startsWith("m");
+    byId("value").required = !byId("wanted-value").hidden;
+  });
+  byId("wanted").addEventListener("submit", propose);
+}
+
+// those that may change, with their bounds, and the others
+function readColumns() {
+  const names = [], fixed = [], bounds = {};
+  for (const line of byId("columns").tBodies[0].rows) {
+    const [box, ...ends] = line.querySelectorAll("input");
+    (box.checked ? names : fixed).push(box.value);
+    if (box.checked && ends.some((end) => end.value.trim())) bounds[box.value] = ends.map((end) => withDecimalPoint(end.value).trim() || null);
+  }
+  return { names, fixed, bounds };
+}
+
+function describeChange(name, value, change) {
+  if (typeof change === "string") return change || format(value);
+  return formatFeature(name, value) + (change ? ` (${signed(change)})` : "");
+}
+
+function fillProposals(proposals, names) {
+  const head = createElement("tr", ""), has = (field) => proposals.some((one) => one[field] !== undefined);
+  const fields = [[target, ({ prediction }) => format(withinBound(prediction))]];
+  if (has("low")) fields.push([`${100 * CONFIDENCE} % interval`, ({ low, high }) => `${format(withinBound(low))} to ${format(withinBound(high))}`]);
+  if (has("probability")) fields.push(["probability", ({ probability }) => percent(probability)]);
+  fields.push(["applicability", ({ applicability }) => applicability], ["nearest known case", ({ anchor }) => anchor]);
+  head.append(...["", ...names, ...fields.map(([name]) => name)].map((name) => createElement("th", name, { scope: "col" })));
+  byId("proposals").tHead.replaceChildren(head);
+  byId("proposals").tBodies[0].replaceChildren(...proposals.map((one, index) => {
+    const line = createElement("tr", "");
+    line.append(createElement("th", index + 1, { scope: "row" }),
+      ...names.map((name) => createElement("td", describeChange(name, one.columns[name], one.changes[name]),
+        { className: one.changes[name] ? "" : "unchanged" })),
+      ...fields.map(([, read]) => createElement("td", read(one))));
+    return line;
+  }));
+}
+
+async function propose(event) {
+  event.preventDefault();
+  const output = byId("proposed"), { names, fixed, bounds } = readColumns(), sign = byId("goal").value;
+  const value = withDecimalPoint(byId("value").value), chosen = byId("near").value;
+  output.className = "hint";
+  output.textContent = "Proposals are computed…";
+  byId("propose").disabled = true;
+  byId("proposals").hidden = true;
+  try {
+    const request = { target: sign.startsWith("m") ? sign : `${sign} ${value}`, near: chosen === "" ? readForm() : Number(chosen),
+      fixed, bounds, constraints: byId("constraints").value.split(";").filter((text) => text.trim()), confidence: byId("sure").checked ? CONFIDENCE : undefined, known: readKnown() };
+    const { proposals, warnings = [] } = await (await post("/solve", JSON.stringify(request))).json();
+    fillProposals(proposals, names);
+    output.textContent = [...warnings, "In brackets: changes of the row. Dates and fixed columns stay as they are."].join(" ");
+    byId("proposals").hidden = false;
+  } catch (error) {
+    output.className = "error";
+    output.textContent = error.message;
+  }
+  byId("propose").disabled = false;
+}
+
+function selectTab(chosen) {
+  for (const tab of document.querySelectorAll("[role=tab]")) {
+    tab.ariaSelected = tab === chosen;
+    tab.tabIndex = tab === chosen ? 0 : -1;
+    byId(tab.getAttribute("aria-controls")).hidden = tab !== chosen;
+  }
+}
+
+function startTabs() {
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  for (const [index, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => selectTab(tab));
+    tab.addEventListener("keydown", ({ key }) => {
+      if (key !== "ArrowRight" && key !== "ArrowLeft") return;
+      selectTab(tabs[1 - index]);
+      tabs[1 - index].focus();
+    });
+  }
+}
+
 function offerNewCategory(select, name, index) {
   const text = createElement("input", "", { id: `new-${index}`, ariaLabel: `new category of ${name}`, hidden: true });
   select.append(createElement("option", "new category…", { value: NEW_CATEGORY }));
@@ -281,6 +380,8 @@ async function start() {
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   if (batch) offerKnownRows(about.known_rows);
+  offerChanges(about.cases);
+  startTabs();
   byId("form").addEventListener("submit", predict);
   for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();

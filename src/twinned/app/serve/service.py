@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -22,6 +23,8 @@ from twinned.app.serve.models import (
     KnownRows,
     ParsedRows,
     RequestSchema,
+    SolveRequest,
+    Value,
     refuse_value_errors,
 )
 from twinned.app.tables.columns import EPOCH
@@ -29,18 +32,26 @@ from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import replace_twin, split_target
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.explanation import find_comparables
+from twinned.fitted.explanation import BATCH, anchor_label, decode_row, find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
 from twinned.fitted.target import IDENTITY
+from twinned.inverse.solving import solve
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
+MAX_CASES = 1_000  # that are listed
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 MAX_WORKERS = min(2, os.cpu_count() or 1)  # threads: the tree kernel releases the GIL
 WORK_SECONDS = 120.0
 """Seconds for one step of a request: reading a file, or the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
+_SEARCHES = ThreadPoolExecutor(max_workers=1)  # the other processor is for predictions
+# names of the columns of `solve` in a response
+_SOLUTION = {"anchor": "anchor", "predicted": "prediction", "lower": "low", "upper": "high"}
+_SOLUTION |= {"applicable": "applicability"}
+_SOLUTION |= {name: name for name in ("probability", "distance", "reached")}
+_ENDS = "predicted", "lower", "upper"
 T = TypeVar("T")
 
 
@@ -86,11 +97,14 @@ class PredictionService:
         `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
         `allow_missing` is whether values may be missing.
         `known_rows` is the largest number of further known rows of batches.
+        `cases` has the labels and values of up to 1,000 known cases.
         """
         calibration = self._calibration
         known_y = self._twin.fitted_.known_y
-        possible = TargetRange.of(self.target, self._target.invert_known(known_y))
+        known_y = self._target.invert_known(known_y)
+        possible = TargetRange.of(self.target, known_y)
         lower, upper = (end if np.isfinite(end) else None for end in possible)
+        labels = [anchor_label(self._twin.fitted_.anchors, i) for i in range(len(known_y))]
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         anchors |= {each.name: 1.0 * self._twin.anchor_batches_ for each in self.schema.batch}
         describe = partial(_describe_input, anchors, self.schema.allow_missing)
@@ -105,6 +119,7 @@ class PredictionService:
             "calibrated_std": calibration is not None,
             "allow_missing": self.schema.allow_missing,
             "known_rows": MAX_KNOWN_ROWS if self.schema.batch else 0,
+            "cases": list(zip(labels, known_y.tolist(), strict=True))[:MAX_CASES],
             "columns": [describe(each) for each in self.schema.features],
             "inputs": [describe(each) for each in self.schema.inputs],
         }
@@ -161,6 +176,51 @@ class PredictionService:
         _check_finite(np.array(values).reshape(len(rows), -1))
         return [each.as_dict() for each in found]
 
+    def known_case(self, number: int) -> Json:
+        """Return the values of a known case, as a row of a request."""
+        fitted = self._twin.fitted_
+        if number >= len(fitted.anchors):
+            raise BadRequest(f"near: there are {len(fitted.anchors)} known cases, from 0 on.")
+        values = decode_row(fitted.anchors, number, self.schema.names, fitted.batches)
+        return values | {each.name: values.pop(BATCH) for each in self.schema.batch}
+
+    def solve(self, wanted: SolveRequest, row: Sequence[Value]) -> list[Json]:
+        """Return proposals of changes of a parsed row, as described by `Proposals`.
+
+        Dates and marks of limits do not change, as their features belong together.
+        """
+        names, sources = self.schema.names, self.schema.sources
+        fixed = {*wanted.fixed, *sources} - ({*sources.values()} - {*names})
+        if fixed >= {*names}:
+            raise BadRequest("fixed: no column is left that may change.")
+        with refuse_value_errors():
+            table = solve(
+                self._model,
+                wanted.target,
+                near=self.schema.to_table([row], with_names=True),
+                fixed=sorted(fixed),
+                bounds=wanted.bounds,
+                constraints=wanted.constraints,
+                n=wanted.n,
+                confidence=wanted.confidence,
+                batch=row[-1] if self.schema.batch else None,  # type: ignore[arg-type]
+                random_state=0,
+            )
+        present = {old: new for old, new in _SOLUTION.items() if old in table}
+        _check_finite(table[[name for name in _ENDS if name in table]].to_numpy())
+        anchors = self._twin.fitted_.anchors
+        if anchors.labels is None:
+            table["anchor"] = [anchor_label(anchors, anchor) for anchor in table["anchor"]]
+        cells = table.astype({"anchor": str}).astype(object).where(table.notna(), None)
+        return [
+            {
+                "columns": {name: record[name] for name in names},
+                "changes": {name: record[f"change of {name}"] for name in names},
+                **{new: record[old] for old, new in present.items()},
+            }
+            for record in cells.to_dict("records")
+        ]
+
     def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
@@ -208,6 +268,8 @@ def _describe_input(
             middle = date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
         elif each.labels is not None:
             middle = each.labels[int(np.argmax(np.bincount(present.astype(np.intp))))]
+    if described.get("choices", ...) is None:
+        described["range"] = [float(present.min()), float(present.max())] if len(present) else None
     return {"name": each.name, **described, "middle": middle}
 
 
@@ -224,12 +286,18 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
     return await _in_time(asyncio.to_thread(_call, function, *arguments))
 
 
-async def _in_time(work: Awaitable[T]) -> T:
+async def in_turn(function: Callable[..., T], *arguments: object) -> T:
+    """As `in_thread`, one search after the other; one that waits too long is not started."""
+    work = asyncio.get_running_loop().run_in_executor(_SEARCHES, _call, function, *arguments)
+    return await _in_time(work, "fix some columns")
+
+
+async def _in_time(work: Awaitable[T], advice: str = "send fewer rows") -> T:
     try:
         async with asyncio.timeout(WORK_SECONDS):
             return await work
     except TimeoutError:
-        message = f"the request takes more than {WORK_SECONDS:g} seconds; send fewer rows."
+        message = f"the request takes more than {WORK_SECONDS:g} seconds; {advice}."
         raise BadRequest(message, 503) from None
 
 
