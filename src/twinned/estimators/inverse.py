@@ -29,10 +29,10 @@ from twinned.models.learned_metric import MAX_ROWS, learn_metric
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.resources import limit_threads
 from twinned.pairing.differences import difference
-from twinned.pairing.pairs import NearestPairs, as_pair_strategy
-from twinned.rows.neighbors import LearnedMetric, NeighborIndex
+from twinned.pairing.pairs import NearestPairs, PairStrategy, as_pair_strategy
+from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.scaling import PowerScaling, StandardScaling, yeo_johnson
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats, Indices, column_list, is_categorical_dtype, is_table
 from twinned.rows.validation import (
     check_integer,
     draw_seed,
@@ -156,10 +156,12 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             check_integer("n_anchors", self.n_anchors)
             check_integer("n_steps", self.n_steps)
             rng = check_random_state(self.random_state)
+            _refuse_categories(X)
             inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
             targets = validate_target(self, y, len(inputs), multi_output=True)
             self.target_names_ = target_names(y)
             self.anchors_X_, self.anchors_y_ = inputs, targets.reshape(len(inputs), -1)
+            model, _ = self._difference_model(), self._pair_strategy()  # which may be refused
             self.scaling_ = scale_targets(inputs, self.anchors_y_)
             scaled = self.scaling_.transform(self.anchors_y_)
             self.metric_ = learn_metric(inputs, scaled)
@@ -169,7 +171,7 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             new, anchor = self._draw_pairs(rng)
             features = _pair_features(scaled[new], scaled[anchor], inputs[anchor])
             change = difference(inputs[new], inputs[anchor])
-            self.estimator_ = _fit(self._difference_model(), features, change, draw_seed(rng))
+            self.estimator_ = _fit(model, features, change, draw_seed(rng))
         return self
 
     def _difference_model(self) -> Any:
@@ -186,15 +188,17 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
 
     def _draw_pairs(self, rng: np.random.RandomState) -> tuple[Indices, Indices]:
         """New and anchor rows of the training pairs, in both orders."""
-        is_auto, n_rows = isinstance(self.pairs, str) and self.pairs == "auto", len(self.anchors_X_)
-        pairs = NearestPairs(_N_NEIGHBORS, "learned") if is_auto else self.pairs
-        strategy = as_pair_strategy(pairs, n_rows, mirrored=True)
 
         def index(metric: str) -> NeighborIndex:
             return NeighborIndex(self.anchors_X_, metric, self.n_jobs, self.metric_)
 
-        first, second = strategy.draw(n_rows, index, rng)
+        first, second = self._pair_strategy().draw(len(self.anchors_X_), index, rng)
         return np.concatenate([first, second]), np.concatenate([second, first])
+
+    def _pair_strategy(self) -> PairStrategy:
+        is_auto = isinstance(self.pairs, str) and self.pairs == "auto"
+        pairs = NearestPairs(_N_NEIGHBORS, "learned") if is_auto else self.pairs
+        return as_pair_strategy(pairs, len(self.anchors_X_), mirrored=True)
 
     def predict(self, y: Any, near: Any = None) -> Floats:
         """Inputs whose forward prediction is nearest to the wanted targets.
@@ -292,7 +296,9 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             squares = np.mean((reached - goal) ** 2, axis=1)
             better = squares < errors
             X[better], scaled[better], errors[better] = (
-                part[better] for part in (moved, reached, squares)
+                moved[better],
+                reached[better],
+                squares[better],
             )
         parts = X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
         return Candidates(anchors, *parts)
@@ -327,6 +333,15 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         if len(points) not in (1, n_queries):
             raise ValueError(f"near has {len(points)} rows, but there are {n_queries} targets.")
         return np.broadcast_to(points, (n_queries, points.shape[1]))
+
+
+def _refuse_categories(X: Any) -> None:
+    columns = zip(*column_list(X), strict=True) if is_table(X) else ()
+    wrong = [name for column, name in columns if is_categorical_dtype(column)]
+    if wrong:
+        raise ValueError(
+            f"Inputs must be numbers; {wrong[0]!r} is not one. twinned.solve has categories, too."
+        )
 
 
 def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
