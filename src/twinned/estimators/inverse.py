@@ -227,8 +227,7 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             anchors = np.take_along_axis(anchors, order[:, : self.n_anchors], axis=1)
             candidates = self._candidates(wanted, anchors)
             distance = np.linalg.norm(self.metric_.transform(candidates.X) - point, axis=-1)
-            missed = np.maximum(candidates.errors, self.tolerance_)
-            best = np.lexsort((distance, missed))[:, 0]
+            best = np.lexsort((distance, np.maximum(candidates.errors, self.tolerance_)))[:, 0]
         return candidates.X[np.arange(len(wanted)), best]
 
     def predict_branches(self, y: Any, n: int = 5) -> pd.DataFrame:
@@ -295,11 +294,8 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             reached = self._predict_scaled(moved)
             squares = np.mean((reached - goal) ** 2, axis=1)
             better = squares < errors
-            X[better], scaled[better], errors[better] = (
-                moved[better],
-                reached[better],
-                squares[better],
-            )
+            for old, new in zip((X, scaled, errors), (moved, reached, squares), strict=True):
+                old[better] = new[better]
         parts = X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
         return Candidates(anchors, *parts)
 
@@ -319,20 +315,18 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         if wanted.ndim == 1 and n_targets == 1:
             wanted = wanted[:, None]
         if wanted.ndim != 2 or wanted.shape[1] != n_targets:
-            raise ValueError(
-                f"Wanted targets must have the shape (n_queries, {n_targets}), as in fit, not "
-                f"{wanted.shape}."
-            )
+            shape = f"(n_queries, {n_targets})"
+            raise ValueError(f"y must have the shape {shape}, as in fit, not {wanted.shape}.")
         return self.scaling_.transform(wanted)
 
     def _check_near(self, near: Any, n_queries: int) -> Floats:
-        """(query, feature): validated inputs to be near to, one for all queries or for each."""
+        """(query, feature) or (1, feature): validated inputs to be near to."""
         if np.ndim(near) == 1:
             near = np.asarray(near)[None]
         points = validate_data(self, near, reset=False, dtype=np.float64)
         if len(points) not in (1, n_queries):
             raise ValueError(f"near has {len(points)} rows, but there are {n_queries} targets.")
-        return np.broadcast_to(points, (n_queries, points.shape[1]))
+        return points
 
 
 def _refuse_categories(X: Any) -> None:
