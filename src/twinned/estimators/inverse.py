@@ -294,6 +294,8 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             reached = self._predict_scaled(moved)
             squares = np.mean((reached - goal) ** 2, axis=1)
             better = squares < errors
+            if not better.any():
+                break
             for old, new in zip((X, scaled, errors), (moved, reached, squares), strict=True):
                 old[better] = new[better]
         parts = X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
@@ -333,9 +335,7 @@ def _refuse_categories(X: Any) -> None:
     columns = zip(*column_list(X), strict=True) if is_table(X) else ()
     wrong = [name for column, name in columns if is_categorical_dtype(column)]
     if wrong:
-        raise ValueError(
-            f"Inputs must be numbers; {wrong[0]!r} is not one. twinned.solve has categories, too."
-        )
+        raise ValueError(f"Inputs must be numbers; {wrong[0]!r} is not one (see twinned.solve).")
 
 
 def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
@@ -348,21 +348,22 @@ def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     rows = np.random.RandomState(0).permutation(len(X))[:MAX_ROWS]
 
     def scale(y: Floats, power: float) -> PowerScaling:
-        unit = 0.1 * y.min() if power != 1.0 else 1.0
-        scaling = StandardScaling.fit(yeo_johnson(y / unit, np.float64(power)))
-        return PowerScaling(power, unit, scaling.center, scaling.scale or 1.0)
+        powers, unit = np.array([power]), np.array([0.1 * y.min() if power != 1.0 else 1.0])
+        scaling = StandardScaling.fit(yeo_johnson(y / unit, powers))
+        spread = np.where(scaling.varying, scaling.scale, 1.0)
+        return PowerScaling(powers, unit, scaling.center, spread)
 
     def likelihood(y: Floats, scaling: PowerScaling) -> float:
         process = fit_gaussian_process(X[rows], scaling.transform(y)[rows], random_state=0)
-        spread = process.scale[0] * scaling.slope(y[rows])
-        return process.log_marginal_likelihood_ - np.log(spread).sum()
+        spread = process.scale * scaling.slope(y[rows])
+        return process.log_marginal_likelihood_ - float(np.log(spread).sum())
 
     chosen = []
-    for y in Y.T:
+    for y in np.split(Y, Y.shape[1], axis=1):
         powers = _POWERS if y.min() > 0 and y.max() > y.min() else (1.0,)
         fits = [scale(y, power) for power in powers]
         chosen.append(max(fits, key=lambda s: likelihood(y, s)) if len(fits) > 1 else fits[0])
-    return PowerScaling(*(np.array(part) for part in zip(*chosen, strict=True)))
+    return PowerScaling(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
 
 
 def _pair_features(new: Floats, anchor: Floats, X: Floats) -> Floats:
