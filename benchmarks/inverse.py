@@ -6,8 +6,8 @@ mean 1, and rows are split 60/20/20. Models are fitted to the first 60 %; the va
 not used. Wanted targets are those of the test rows, with their noise. Reported is the mean squared
 error between them and the true function at the returned inputs; on the hemisphere, inputs outside
 of the circle are first moved onto it, as by the author. Five draws of the data, by the seeds 0 to
-4: the author's own draw is not known. Nothing was chosen by them, but by draws from seed 100 on; the powers of a positive
-target were added for the hemisphere, whose square is a polynomial.
+4: the author's own draw is not known. Nothing was chosen by them, but by draws from seed 100 on;
+the powers of a positive target were added for the hemisphere, whose square is a polynomial.
 
 - nearest row: the inputs of the training row with the nearest targets, each divided by its
   standard deviation.
