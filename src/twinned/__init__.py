@@ -18,6 +18,7 @@ _MODULES = {
     "NeuralRegressor": "estimators.neural",
     "NeuralTraining": "models.neural.parameters",
     "AutoTwinRegressor": "estimators.auto",
+    "InverseTwinRegressor": "estimators.inverse",
     "TransformedTargetTwin": "estimators.target",
     "LogTargetRegressor": "estimators.target",
     "AllPairs": "pairing.pairs",

@@ -25,6 +25,7 @@ from sklearn.tree import DecisionTreeRegressor
 import twinned
 from twinned import (
     AutoTwinRegressor,
+    InverseTwinRegressor,
     NeuralRegressor,
     NeuralTraining,
     TwinNeuralRegressor,
@@ -137,6 +138,7 @@ MODELS: dict[str, Callable[[], Any]] = {
         TwinRegressor(DecisionTreeRegressor(max_depth=3)), func=np.log, inverse_func=np.exp
     ).fit(numbers()[0], np.exp(numbers()[1])),
     "semi_supervised": semi_supervised,
+    "inverse": lambda: fit_numbers(InverseTwinRegressor(linear_model.Ridge(), random_state=0)),
     "blend": blend,
     "neural": lambda: network(NeuralRegressor),
     "neural_twin": lambda: network(TwinNeuralRegressor),
@@ -148,6 +150,8 @@ def queries(name: str) -> tuple[Any, Any]:
     """Return rows for the model of this name, and their target values."""
     if name == "encoder":
         return table()[0][["kind"]][:4], table()[1][:4]
+    if name == "inverse":
+        return numbers()[1][:4], None
     X, y = table() if name in ("histogram_table", "twin_table", "blend") else numbers()
     several = name in ("forest", "multi_output", "twin_forest")
     return X[:4], np.column_stack([y, y])[:4] if several else y[:4]

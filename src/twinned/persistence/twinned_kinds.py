@@ -15,6 +15,7 @@ from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, State, builder, set_state
+from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
@@ -137,6 +138,22 @@ def _build_power(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(same, f"has a regressor of other features than its {n_features}")
     scalings = {name: PowerScaling(*parts[name]) for name in ("features", "target")}
     set_state(model, {**state, "model_": TransformedModel(**{**parts, **scalings})})
+
+
+@builder("InverseTwinRegressor")
+def _build_inverse(model: BaseEstimator, state: State, at: At) -> None:
+    n_features, n_targets = at.sizes["feature"], at.sizes["output"]
+    parts = {"forward_": (n_features, n_targets)}
+    parts["estimator_"] = 2 * n_targets + n_features, n_features
+    for name, (width, n_outputs) in parts.items():
+        part = state[name]
+        same = feature_attributes(part)[0] in (None, width)
+        same = same and part.predict(np.zeros((1, width))).size == n_outputs
+        at.ensure(same, f"has {name} of other features or outputs")
+    names = state["target_names_"]
+    at.ensure(len(names) == (n_targets if n_targets > 1 else 0), "has names of other targets")
+    rebuilt = {"scaling_": PowerScaling(*state["scaling_"])}
+    set_state(model, {**state, **rebuilt, "metric_": LearnedMetric(*state["metric_"])})
 
 
 @builder("AutoTwinRegressor")
