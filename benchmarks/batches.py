@@ -456,7 +456,7 @@ def ratio_table(runs, spread, first, second, text):
     """Return the lines on the errors of one model divided by those of another."""
     own = runs[pd.to_numeric(runs["spread"], errors="coerce") == spread]
     errors = own.pivot_table(index=["dataset", "draw", "known"], columns="model", values="rmse")
-    if second not in errors:
+    if not {first, second} <= set(errors):
         return []
     errors = errors.dropna(subset=[first, second])
     means = errors.groupby(["dataset", "known"], as_index=False)[[first, second]].mean()
