@@ -161,11 +161,11 @@ def compare_with_truth(model, extended, rows, found, error_of_new, console):
 def draw(found, extended, path):
     """Save a figure: predictions with intervals on the left, offsets on the right."""
     y, predicted, (low, high) = found[0], found[1], found[2].T
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
     inside = (low <= y) & (y <= high)
     for rows, color, label in ((inside, "#0f766e", "in"), (~inside, "#c2410c", "not in")):
         length = [predicted[rows] - low[rows], high[rows] - predicted[rows]]
-        label = f"{rows.mean():.0%} {label} their interval of 90 %"
+        label = f"{100 * rows.mean():.1f} % {label} their interval of 90 %"
         style = {"fmt": "o", "markersize": 3, "linewidth": 0.6, "color": color, "label": label}
         left.errorbar(y[rows], predicted[rows], length, **style)
     left.axline((1, 1), slope=1, color="#bbbbbb", linewidth=1, zorder=0)

@@ -318,6 +318,55 @@ def test_figures_of_trees_and_networks_match_the_results():
         assert shown[key] == [f"{mean[key, model]:.{n}f}" for model, n in pairs]
 
 
+def test_figures_of_shifted_rows_match_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/shifted_rows.csv")
+    coverage = 100 * runs.pivot_table(index="held_out", columns="dataset", values="coverage")
+    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    for kind in ("random", "largest y", "largest feature"):
+        row = [f"{coverage.loc[kind, key]:.0f} %" for key in ("YH", "EE", "CS", "BH")]
+        assert f"| {' | '.join(row)} |" in text
+
+
+def test_figures_of_coverage_and_width_match_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/uncertainty.csv")
+    table = runs.pivot_table(index=["model", "dataset", "seed"], columns="what", values="value")
+    rows = cells((ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8"))
+    names = {"tree": "TwinRegressor()", "neural": 'TwinNeuralRegressor(effort="fast")'}
+    for model, label in names.items():
+        (shown,) = (row for row in rows if row[0].strip("`") == label and len(row) == 4)
+        own = table.loc[model]
+        covered = [100 * own[f"cross coverage {level}"] for level in (0.8, 0.9, 0.95)]
+        means = [column.groupby("dataset").mean().mean() for column in covered]
+        assert shown[1] == str(own.groupby("dataset").size().max())
+        assert shown[2] == ", ".join(f"{mean:.1f}" for mean in means) + " %"
+
+
+def test_weights_of_anchors_match_the_results():
+    kinds = {"default": 1, "forest": 2, "neural": 3}  # columns of the page
+    names = {
+        "distance": "inverse distance",
+        "variance": "variance of an anchor on held-out samples",
+        "least squares": "least squares on held-out samples",
+        "loops": "loop inconsistency (paper)",
+        "members": "spread of the members (paper)",
+        "process": "variance of the difference from a Gaussian process (suggested in the paper)",
+        "local": "out-of-fold errors of near anchors: the default of `TwinRegressor()",
+        "all labels": "*equal weights, with the held-out quarter used for training*",
+    }
+    page = (ROOT / "docs/pairs-and-anchors.md").read_text(encoding="utf-8")
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:]] for line in page.splitlines()]
+    shown = {row[0]: row for row in rows if row and row[0] in names.values()}
+    assert set(shown) == set(names.values())
+    text = (ROOT / "benchmarks/results/anchor_weights.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        header, *rows = cells(section)
+        means = dict(zip(header, rows[-1][1:], strict=True))
+        column = kinds[section.split(",")[0]]
+        for name, mean in means.items():
+            rounded = float(shown[names[name]][column])
+            assert abs(rounded - float(mean.strip("*"))) < 0.0051
+
+
 def test_coverage_of_noisy_rows_matches_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/noise_scale.csv")
     names = [f"noisiest_{level}" for level in (0.8, 0.9, 0.95)]
