@@ -140,7 +140,7 @@ def main():
     console = Console()
     console.print(
         f"Each data set: {N_TRAIN} training and {N_POINTS - N_TRAIN} test points, mean of "
-        f"{arguments.seeds} splits."
+        f"{arguments.seeds} split{'s' * (arguments.seeds > 1)}."
     )
     errors, predictions = compare(arguments.seeds, console)
     print_table(errors, console)
