@@ -390,6 +390,22 @@ def test_figures_of_blends_match_the_results():
     assert shown == {key: tuple(f"{mean[key, model]:.4g}" for model in models) for key in KEYS}
 
 
+def test_figures_of_blends_are_those_of_the_benchmarks():
+    """The page of benchmarks is written from the results."""
+    auto = (ROOT / "docs/auto.md").read_text(encoding="utf-8")
+    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    compared = {row[0]: row for row in cells(benchmarks) if row[0] in KEYS}
+    for row in (row for row in cells(auto) if row[0] in KEYS):
+        _, _, _, thorough, ratio, catboost, _ = compared[row[0]]
+        name = row[2].partition(", ")[2]
+        assert (row[1], f"{row[3]}, {name}", row[4]) == (thorough, ratio, catboost)
+    (ratio,) = re.findall(r'"thorough"`, the error is ([\d.]+) of the paper', benchmarks)
+    assert f"The ratio to the best figure of the paper is {ratio} " in auto
+    (coverage,) = re.findall(r'"thorough"`.* cover (.*) %\. All members', benchmarks)
+    numbers = coverage.split(" / ")
+    assert f"80, 90 and 95 % cover {', '.join(numbers[:2])} and {numbers[2]} %" in auto
+
+
 def test_figures_of_published_training_match_the_results():
     shown = {row[0]: row[1:] for row in cells((ROOT / "docs/neural.md").read_text("utf-8"))}
     results = cells((ROOT / "benchmarks/results/as_published.md").read_text("utf-8"))
