@@ -367,6 +367,48 @@ def test_weights_of_anchors_match_the_results():
             assert abs(rounded - float(mean.strip("*"))) < 0.0051
 
 
+def result_rows(name, section=1):
+    """Return the rows of one section of a file of results, by their first cell."""
+    text = (ROOT / f"benchmarks/results/{name}.md").read_text(encoding="utf-8")
+    return {row[0]: row[1:] for row in cells(text.split("\n## ")[section])}
+
+
+def test_figures_of_detection_limits_match_the_results():
+    page = cells((ROOT / "docs/detection-limits.md").read_text(encoding="utf-8"))
+    shown = [[cell.replace("**", "") for cell in row[1:]] for row in page if " % " in row[0]]
+    found = result_rows("censored_labels")
+    columns = [found[key][: len(shown)] for key in (*KEYS, "mean")]
+    assert shown == [list(row) for row in zip(*columns, strict=True)]
+
+
+def test_figures_of_active_learning_match_the_results():
+    page = cells((ROOT / "docs/active-learning.md").read_text(encoding="utf-8"))
+    shown = [row[1:] for row in page if len(row) == 3 and " of 9" in row[1]]
+    found = result_rows("active_learning", 0)
+    assert [row[0] for row in shown] == found["below random"]
+    for (_, ratio), mean in zip(shown, found["geometric mean"], strict=True):
+        assert abs(float(ratio) - float(mean.strip("*"))) < 0.0051
+
+
+def test_figures_of_the_next_experiment_match_the_results():
+    page = cells((ROOT / "docs/next-experiment.md").read_text(encoding="utf-8"))
+    shown = {row[0]: [cell.replace(" ", "") for cell in row[1:]] for row in page}
+    found = result_rows("next_experiment", 0)
+    assert shown["five smooth functions"] == found["mean regret, functions"]
+    assert shown["six tables"] == found["mean regret, tables"]
+    assert shown["best candidate found"] == found["best candidate found"]
+
+
+def test_figures_of_applicability_match_the_results():
+    text = (ROOT / "benchmarks/results/applicability.md").read_text(encoding="utf-8")
+    pattern = r"inside (\d+)% \((\d+)%\), edge (\d+)% \((\d+)%\), outside (\d+)% \((\d+)%\)\."
+    found = re.findall(pattern, text)
+    page = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    for name, values in zip(("largest y", "largest feature", "both together"), found, strict=True):
+        shown = " | ".join(f"{values[i]} % ({values[i + 1]} %)" for i in (0, 2, 4))
+        assert f"| {name} | {shown} |" in page
+
+
 def test_coverage_of_noisy_rows_matches_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/noise_scale.csv")
     names = [f"noisiest_{level}" for level in (0.8, 0.9, 0.95)]
