@@ -94,7 +94,7 @@ def draw(runs, path):
     left.set_xticks([], minor=True)
     left.set_yticks(positions, keys)
     left.set(xlabel="RMSE / lowest published RMSE", title="Error beside the lowest published")
-    left.legend(fontsize=8, loc="center right")
+    left.legend(fontsize=8, loc="upper right")
     table = coverages(runs).loc[keys]
     for level, marker in zip(table.columns, "ovs", strict=True):
         right.axvline(level, color="0.75", linewidth=1, zorder=0)
