@@ -53,10 +53,10 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[docs]'
 	touch $@
 
-demo: $(VENV)/.core  ## compare plain and twinned regressors: a table, a figure and a report
+demo: $(VENV)/.core  ## the main job on a table whose truth is known, then forests and their twins; files in out/
 	# one thread: more threads are slower on many small problems
 	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --output out
-	OMP_NUM_THREADS=1 $(BIN)/twinned advise out/bridge.csv --target V --report out/advice.html -o out/bridge.twin
+	OMP_NUM_THREADS=1 $(BIN)/python examples/twinned_forest.py --output out --seeds 1
 
 # Assertions that show their values take seconds of each worker to prepare, so tests that fail run once
 # more with them.

@@ -82,6 +82,7 @@ def test_files_are_written_atomically():
         "src/twinned/models/trees/compilation.py",  # the lock file
         "benchmarks/tree_predict.py",  # a file of the operating system
         "examples/demo.py",
+        "examples/twinned_forest.py",
     }
     found = {
         path.relative_to(ROOT).as_posix()

@@ -22,6 +22,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 # Appended to `twinned fit`; the last of two equal options is used.
 QUICK = ("--model", "ridge", "--pairs", "2")
+# In code of pages, as written and as tested: within a second, a single member is fitted.
+SHORT_BUDGET = "budget=60", "budget=1"
 
 
 def name(page):
@@ -53,6 +55,7 @@ def console_lines(page):
 def run_python(page):
     namespace = {"__name__": "documentation"}
     for line, block in blocks(page, "python"):
+        block = block.replace(*SHORT_BUDGET)
         # preceded by blank lines, so that a traceback shows the line of the page
         exec(compile("\n" * line + block, name(page), "exec"), namespace)
 
@@ -100,10 +103,11 @@ def test_console_lines_run(page, empty_folder, monkeypatch):
     monkeypatch.setattr("twinned.app.cli.datasets.fetch", lambda key: None)  # no network
     run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
     commands = [shlex.split(line) for line in console_lines(page) if line.startswith("twinned ")]
-    assert len(commands) >= 4
+    assert len(commands) >= 3
     fitted = False
     for _, *arguments in commands:
-        quick = QUICK if arguments[0] == "fit" and "--help" not in arguments else ()
+        fits = arguments[0] in ("fit", "advise") and "--help" not in arguments
+        quick = QUICK if fits else ()
         if quick and "--model" not in arguments:
             quick = ("--budget", "1s")  # a single member is fitted
         elif quick and fitted:
@@ -218,7 +222,8 @@ def test_modules_are_the_layers_of_the_import_contract():
         if contract["type"] == "layers" and contract["containers"] == ["twinned"]
     )
     modules = cells((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))[2:]
-    assert [re.sub(r"/$|\.py$", "", module) for module, _ in modules] == layers
+    names = [name for layer in layers for name in layer.split(" | ")]
+    assert [re.sub(r"/$|\.py$", "", module) for module, _ in modules] == names
 
 
 def test_modules_are_the_files_of_the_package():
@@ -250,16 +255,16 @@ def test_table_of_data_sets_matches_the_registry():
 
 
 def test_memory_figures_match_the_results():
-    readme = cells((ROOT / "README.md").read_text(encoding="utf-8"))
+    page = cells((ROOT / "docs/twins.md").read_text(encoding="utf-8"))
     committed = cells((ROOT / "benchmarks/results/predict_memory.md").read_text(encoding="utf-8"))
     for library in ("twinned", "pdll"):
-        (shown,) = (row for row in readme if row[0].split()[0:1] == [library])
+        (shown,) = (row for row in page if row[0].split()[0:1] == [library])
         (found,) = (row for row in committed if row[0] == library)
         assert shown[1:] == found[1:4]
 
 
 def test_table_5_matches_the_results():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/twins.md").read_text(encoding="utf-8")
     table = text.split("<!-- table5:begin -->")[1].split("<!-- table5:end -->")[0]
     runs = pd.read_csv(ROOT / "benchmarks/results/table5_tuned.csv")
     mean = runs.pivot_table(index="dataset", columns="kind", values="rmse")
@@ -314,6 +319,97 @@ def test_figures_of_trees_and_networks_match_the_results():
         assert shown[key] == [f"{mean[key, model]:.{n}f}" for model, n in pairs]
 
 
+def test_figures_of_shifted_rows_match_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/shifted_rows.csv")
+    coverage = 100 * runs.pivot_table(index="held_out", columns="dataset", values="coverage")
+    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    for kind in ("random", "largest y", "largest feature"):
+        row = [f"{coverage.loc[kind, key]:.0f} %" for key in ("YH", "EE", "CS", "BH")]
+        assert f"| {' | '.join(row)} |" in text
+
+
+def test_figures_of_coverage_and_width_match_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/uncertainty.csv")
+    table = runs.pivot_table(index=["model", "dataset", "seed"], columns="what", values="value")
+    rows = cells((ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8"))
+    names = {"tree": "TwinRegressor()", "neural": 'TwinNeuralRegressor(effort="fast")'}
+    for model, label in names.items():
+        (shown,) = (row for row in rows if row[0].strip("`") == label and len(row) == 4)
+        own = table.loc[model]
+        covered = [100 * own[f"cross coverage {level}"] for level in (0.8, 0.9, 0.95)]
+        means = [column.groupby("dataset").mean().mean() for column in covered]
+        assert shown[1] == str(own.groupby("dataset").size().max())
+        assert shown[2] == ", ".join(f"{mean:.1f}" for mean in means) + " %"
+
+
+def test_weights_of_anchors_match_the_results():
+    kinds = {"default": 1, "forest": 2, "neural": 3}  # columns of the page
+    names = {
+        "distance": "inverse distance",
+        "variance": "variance of an anchor on held-out samples",
+        "least squares": "least squares on held-out samples",
+        "loops": "loop inconsistency (paper)",
+        "members": "spread of the members (paper)",
+        "process": "variance of the difference from a Gaussian process (suggested in the paper)",
+        "local": "out-of-fold errors of near anchors: the default of `TwinRegressor()",
+        "all labels": "*equal weights, with the held-out quarter used for training*",
+    }
+    page = (ROOT / "docs/pairs-and-anchors.md").read_text(encoding="utf-8")
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:]] for line in page.splitlines()]
+    shown = {row[0]: row for row in rows if row and row[0] in names.values()}
+    assert set(shown) == set(names.values())
+    text = (ROOT / "benchmarks/results/anchor_weights.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        header, *rows = cells(section)
+        means = dict(zip(header, rows[-1][1:], strict=True))
+        column = kinds[section.split(",")[0]]
+        for name, mean in means.items():
+            rounded = float(shown[names[name]][column])
+            assert abs(rounded - float(mean.strip("*"))) < 0.0051
+
+
+def result_rows(name, section=1):
+    """Return the rows of one section of a file of results, by their first cell."""
+    text = (ROOT / f"benchmarks/results/{name}.md").read_text(encoding="utf-8")
+    return {row[0]: row[1:] for row in cells(text.split("\n## ")[section])}
+
+
+def test_figures_of_detection_limits_match_the_results():
+    page = cells((ROOT / "docs/detection-limits.md").read_text(encoding="utf-8"))
+    shown = [[cell.replace("**", "") for cell in row[1:]] for row in page if " % " in row[0]]
+    found = result_rows("censored_labels")
+    columns = [found[key][: len(shown)] for key in (*KEYS, "mean")]
+    assert shown == [list(row) for row in zip(*columns, strict=True)]
+
+
+def test_figures_of_active_learning_match_the_results():
+    page = cells((ROOT / "docs/active-learning.md").read_text(encoding="utf-8"))
+    shown = [row[1:] for row in page if len(row) == 3 and " of 9" in row[1]]
+    found = result_rows("active_learning", 0)
+    assert [row[0] for row in shown] == found["below random"]
+    for (_, ratio), mean in zip(shown, found["geometric mean"], strict=True):
+        assert abs(float(ratio) - float(mean.strip("*"))) < 0.0051
+
+
+def test_figures_of_the_next_experiment_match_the_results():
+    page = cells((ROOT / "docs/next-experiment.md").read_text(encoding="utf-8"))
+    shown = {row[0]: [cell.replace(" ", "") for cell in row[1:]] for row in page}
+    found = result_rows("next_experiment", 0)
+    assert shown["five smooth functions"] == found["mean regret, functions"]
+    assert shown["six tables"] == found["mean regret, tables"]
+    assert shown["best candidate found"] == found["best candidate found"]
+
+
+def test_figures_of_applicability_match_the_results():
+    text = (ROOT / "benchmarks/results/applicability.md").read_text(encoding="utf-8")
+    pattern = r"inside (\d+)% \((\d+)%\), edge (\d+)% \((\d+)%\), outside (\d+)% \((\d+)%\)\."
+    found = re.findall(pattern, text)
+    page = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    for name, values in zip(("largest y", "largest feature", "both together"), found, strict=True):
+        shown = " | ".join(f"{values[i]} % ({values[i + 1]} %)" for i in (0, 2, 4))
+        assert f"| {name} | {shown} |" in page
+
+
 def test_coverage_of_noisy_rows_matches_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/noise_scale.csv")
     names = [f"noisiest_{level}" for level in (0.8, 0.9, 0.95)]
@@ -337,6 +433,22 @@ def test_figures_of_blends_match_the_results():
     assert shown == {key: tuple(f"{mean[key, model]:.4g}" for model in models) for key in KEYS}
 
 
+def test_figures_of_blends_are_those_of_the_benchmarks():
+    """The page of benchmarks is written from the results."""
+    auto = (ROOT / "docs/auto.md").read_text(encoding="utf-8")
+    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    compared = {row[0]: row for row in cells(benchmarks) if row[0] in KEYS}
+    for row in (row for row in cells(auto) if row[0] in KEYS):
+        _, _, _, thorough, ratio, catboost, _ = compared[row[0]]
+        name = row[2].partition(", ")[2]
+        assert (row[1], f"{row[3]}, {name}", row[4]) == (thorough, ratio, catboost)
+    (ratio,) = re.findall(r'"thorough"`, the error is ([\d.]+) of the paper', benchmarks)
+    assert f"The ratio to the best figure of the paper is {ratio} " in auto
+    (coverage,) = re.findall(r'"thorough"`.* cover (.*) %\. All members', benchmarks)
+    numbers = coverage.split(" / ")
+    assert f"80, 90 and 95 % cover {', '.join(numbers[:2])} and {numbers[2]} %" in auto
+
+
 def test_figures_of_published_training_match_the_results():
     shown = {row[0]: row[1:] for row in cells((ROOT / "docs/neural.md").read_text("utf-8"))}
     results = cells((ROOT / "benchmarks/results/as_published.md").read_text("utf-8"))
@@ -350,6 +462,33 @@ def test_page_of_benchmarks_matches_the_results():
     from benchmarks.page import page_text
 
     assert (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8") == page_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_figures_of_the_first_pages_match_the_results(page):
+    """Run `python -m benchmarks.front_page` where this fails."""
+    from benchmarks.front_page import MARKS, text
+
+    (shown,) = MARKS.findall((ROOT / page).read_text(encoding="utf-8"))
+    assert shown == text()
+
+
+def test_table_of_libraries_is_complete():
+    header, _, *features = cells((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert header[0] == "twinned"
+    assert all(len(row) == 1 + len(header) and all(row) for row in features)
+
+
+def test_gallery_links_pictures_to_runnable_code():
+    text = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    items = re.split(r"^-   ", text, flags=re.MULTILINE)[1:]
+    assert len(items) >= 10
+    for item in items:
+        assert re.match(r"\[!\[[^\]]+\]\([\w/-]+\.png\)\]\([\w/-]+\.md", item), item
+        if module := re.search(r"`python -m ([\w.]+)", item):
+            import_module(module[1])
+        else:
+            assert (ROOT / re.search(r"`(examples/[\w/]+\.py)`", item)[1]).is_file(), item
 
 
 def test_results_of_batches_are_those_of_the_benchmark():

@@ -38,6 +38,7 @@ _MODULES = {
     "explain": "estimators.pipelines",
     "predict_interval": "estimators.pipelines",
     "diagnose": "diagnostics",
+    "write_report": "app.report.render",
     "PredictionIntervalDisplay": "displays",
     "ComparablesDisplay": "displays",
     "AnchorCurveDisplay": "displays",

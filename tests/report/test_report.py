@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from twinned import AutoTwinRegressor, diagnose
+from twinned import AutoTwinRegressor, diagnose, write_report
 from twinned.app.report.collect import collect
 from twinned.app.report.render import draw_bars, draw_charts, render
 from twinned.datasets import make_wsb
@@ -60,6 +60,14 @@ def page(report):
 @pytest.fixture(scope="module")
 def charts(report):
     return draw_charts(report)
+
+
+def test_write_report_writes_the_page(diagnosis, tmp_path):
+    write_report(diagnosis, tmp_path / "report.html", title="bridges", target="voltage")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<h1>bridges" in page
+    assert "voltage" in page
+    assert f"{diagnosis.n_rows} rows" in page
 
 
 class PageParser(HTMLParser):

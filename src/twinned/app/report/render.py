@@ -8,13 +8,16 @@ import re
 import warnings
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
-from twinned.app.report.collect import Content
+from twinned.app.report.collect import Content, collect
+from twinned.diagnostics import Diagnosis
 from twinned.diagnostics.recommendation import describe_efforts, describe_member
 from twinned.diagnostics.twin_checks import draw_curve
 from twinned.displays import GUIDE, PredictionIntervalDisplay
+from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten
 
 CURVES = ("learning", "multiplier", "anchors")
@@ -31,6 +34,43 @@ _REPLACEMENTS = [
 _COORDINATES, _DECIMALS = re.compile(r' [dxy]="[^"]*"'), re.compile(r"(\.\d)\d+")
 _MARKER = re.compile(r"(?<=<use )([^>]*)/>")
 _VARIABLE = r"(--\w+): (#[0-9a-f]{6})"  # of the style of the page
+
+
+def write_report(
+    diagnosis: Diagnosis,
+    path: str | Path,
+    *,
+    title: str = "Report",
+    target: str = "y",
+    labels: list[str] | None = None,
+) -> None:
+    """Write the report of a diagnosis, the one of `twinned advise --report`.
+
+    It is one HTML file that loads nothing else.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+        What `diagnose` returns.
+    path : str or Path
+        The file to write.
+    title : str, default="Report"
+        Heading of the page, such as the name of the table.
+    target : str, default="y"
+        Name of y; it may end with a unit, "R [ohm]".
+    labels : list of str, default=None
+        Names of the rows of the table; by default they are numbered.
+
+    Examples
+    --------
+    >>> from twinned import AutoTwinRegressor, diagnose, write_report
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(60, random_state=0)
+    >>> diagnosis = diagnose(X, y, estimator=AutoTwinRegressor(members=["ridge", "gp_matern"]))
+    >>> write_report(diagnosis, "report.html", target="V")  # doctest: +SKIP
+    """
+    content = collect(diagnosis, title=title, target=target, labels=labels)
+    write_atomically(Path(path), render(content).encode())
 
 
 def render(report: Content) -> str:
