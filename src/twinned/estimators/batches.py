@@ -100,10 +100,11 @@ class BatchMethods:
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
         correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
         batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)
-        errors = (y - predicted - batches.offsets[codes]) / std
-        # elsewhere, the errors of the process have the scale of those at the new rows
-        scale = _SHARED * np.sqrt(np.mean(std**2 / rows.variance) / rows.variance)
-        values = scale * np.linalg.solve(correlation, errors)
+        # the remaining errors count by the process alone, since errors that are much larger than
+        # expected would else become large corrections
+        root = np.sqrt(rows.variance)
+        errors = (y - predicted - batches.offsets[codes]) / root
+        values = _SHARED * np.linalg.solve(correlation, errors) / root
         coefficients = process.coefficients(rows.explained, values)
         if (before := self.error_coefficients_) is not None:
             coefficients[: len(before)] += before
