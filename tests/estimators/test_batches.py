@@ -202,9 +202,12 @@ def test_known_rows_with_little_noise_count_more_for_a_new_batch():
     truth, std = model.predict(query, return_std=True, batch="lab 0")
     moved = model.add_anchors(query, truth + np.array([1.0, 3.0]), batch="new")
     weight = np.minimum((model.batches_.within / std) ** 2, 10.0)
+    offset = moved.batch_offsets_["offset"]
+    expected = weight @ [1.0, 3.0] / weight.sum()
+    np.testing.assert_allclose(offset["new"] - offset["lab 0"], expected, atol=0.1)
     added = moved.predict(query, batch="new") - truth
-    np.testing.assert_allclose(added, weight @ [1.0, 3.0] / weight.sum(), atol=0.05)
-    assert added.max() < 1.5
+    assert added[0] < 1.2
+    assert added[1] < 2.2  # the error of a row with much noise is not believed
     assert moved.batch_offsets_.loc["new", "n_rows"] == 2
 
 

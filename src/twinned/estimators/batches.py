@@ -100,11 +100,12 @@ class BatchMethods:
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
         correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
         batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)
-        # the remaining errors count by the process alone, since errors that are much larger than
-        # expected would else become large corrections
+        # In what remains of the errors, rows with more noise than others count less, but none more
+        # than by the process: errors much larger than expected would become large corrections.
+        noise = np.diag(np.maximum((std / max(batches.within, 1e-140)) ** 2 - 1.0, 0.0))
         root = np.sqrt(rows.variance)
         errors = (y - predicted - batches.offsets[codes]) / root
-        values = _SHARED * np.linalg.solve(correlation, errors) / root
+        values = _SHARED * np.linalg.solve(correlation + noise, errors) / root
         coefficients = process.coefficients(rows.explained, values)
         if (before := self.error_coefficients_) is not None:
             coefficients[: len(before)] += before
