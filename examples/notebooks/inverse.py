@@ -79,8 +79,8 @@ print(f"now: {true_hardness(pd.Series(now)):.1f}")
 check(found)
 
 # %% [markdown]
-# The *predictions* are just 65, as the changes are to be small. So a measurement is at least 65 with
-# a `probability` of only about one half, and true values are below 65, too.
+# The *predictions* of the smallest changes are just 65. So a measurement there is at least 65 with
+# a `probability` of only about one half, and the true value may be below 65.
 #
 # ## With confidence
 #
@@ -107,8 +107,9 @@ def plot_values(ax, proposals, wanted, title):
 figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
 plot_values(axes[0], found, 65, '">= 65"')
 plot_values(axes[1], sure, 65, '">= 65" with confidence=0.9')
+both = pd.concat([found, sure])
 for ax in axes[:2]:
-    ax.set_ylim(found["lower"].min() - 1, sure["upper"].max() + 1)
+    ax.set_ylim(both["lower"].min() - 1, both["upper"].max() + 5)
 axes[0].legend(loc="upper left")
 axes[2].plot(X["nickel"], X["zinc"], ".", color="0.75", label="known rows")
 axes[2].plot(now["nickel"], now["zinc"], "*", color="black", markersize=12, label="now")
@@ -118,19 +119,20 @@ axes[2].set(title="where the proposals lie", xlabel="nickel, %", ylabel="zinc, %
 legend = axes[2].legend(loc="upper right", ncols=2)
 
 # %% [markdown]
-# Left and middle: the true values are within the intervals, or not far from them. Right: proposals
-# lead to both maxima, and those with confidence are farther from the present settings.
+# Left: where the prediction is just 65, a true value below it is within the interval. Middle: with
+# confidence, the whole interval is at least 65, and so is the true value. Right: proposals lead
+# towards both maxima, and the nearest ones with confidence are farther from the present settings.
 #
 # ## Several branches
 #
 # Without `near`, `solve` returns different settings with the wanted value. With the temperature and
-# the time fixed, those with a true hardness of 65 are two closed curves, one around each maximum. A
+# the time fixed, those with a true hardness of 70 are two closed curves, one around each maximum. A
 # wrong proposal would be far from both.
 
 # %%
 oven = {"temperature": 380, "time": 2}
 mix = "copper + nickel + zinc = 100"
-exact = solve(model, 65.0, fixed=oven, constraints=mix, n=8, random_state=0)
+exact = solve(model, 70.0, fixed=oven, constraints=mix, n=8, random_state=0)
 check(exact)
 
 # %%
@@ -144,9 +146,9 @@ for ax, values, title in [
 ]:
     values = np.reshape(values, nickel.shape)
     ax.contourf(nickel, zinc, values, levels=np.arange(40, 91, 5), cmap="Blues")
-    ax.contour(nickel, zinc, values, levels=[65], colors="black")
+    ax.contour(nickel, zinc, values, levels=[70], colors="black")
     ax.plot(exact["nickel"], exact["zinc"], "o", color="tab:orange", markeredgecolor="black")
-    ax.set(title=f"{title} at 380 °C, 2 h; line: 65", xlabel="nickel, %", ylabel="zinc, %")
+    ax.set(title=f"{title} at 380 °C, 2 h; line: 70", xlabel="nickel, %", ylabel="zinc, %")
 
 # %% [markdown]
 # The proposals are on the line of the prediction, as they must be. How far they are from the line
@@ -174,11 +176,11 @@ check(closest)
 # more have a large x.
 #
 # `InverseTwinRegressor` predicts the change of the input from a known row to the wanted target. It
-# stays on the branch of that row, and `predict_branches` returns one input for each branch.
+# stays on the branch of that row, and `predict_branches` returns inputs on different branches.
 
 # %%
-x = rng.triangular(-1.5, 1.5, 1.5, 100)
-values = x**3 - x + 0.02 * rng.normal(size=100)
+x = rng.triangular(-1.5, 1.5, 1.5, 150)
+values = x**3 - x + 0.02 * rng.normal(size=150)
 network = MLPRegressor(hidden_layer_sizes=(50, 50), max_iter=2000, random_state=0)
 network.fit(values[:, None], x)
 inverse = InverseTwinRegressor(random_state=0).fit(x[:, None], values)
