@@ -126,7 +126,7 @@ legend = axes[2].legend(loc="upper right", ncols=2)
 # ## Several branches
 #
 # Without `near`, `solve` returns different settings with the wanted value. With the temperature and
-# the time fixed, those with a true hardness of 70 are two closed curves, one around each maximum. A
+# the time fixed, those with a true hardness of 70 are two curves, one around each maximum. A
 # wrong proposal would be far from both.
 
 # %%
