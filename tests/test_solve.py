@@ -248,3 +248,36 @@ def test_goals_as_text():
     assert parse_goal("40..60.5") == (40.0, 60.5, 0)
     assert parse_goal(" 1e3 ") == (1000.0, 1000.0, 0)
     assert parse_goal("min") == (-np.inf, np.inf, -1)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A twin that predicts 10 heat + time + 2 [iron] + passes."""
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(1, 2, (40, 2)), columns=["heat", "time"])
+    X["metal"] = pd.Categorical(["iron", "copper"] * 20)
+    X["passes"] = rng.randint(0, 5, 40)
+    y = 10 * X["heat"] + X["time"] + 2 * (X["metal"] == "iron") + X["passes"]
+    return TwinRegressor(Ridge(1e-3)).fit(X, y), X
+
+
+NOW = {"heat": 1.2, "time": 1.5, "metal": "copper", "passes": 2}
+
+
+def test_only_a_category_may_change(whole):
+    found = solve(whole[0], ">= 17", near=NOW, fixed=["heat", "time", "passes"], n=2)
+    assert found["metal"].tolist() == ["iron"]
+    assert found["predicted"][0] == pytest.approx(17.5, abs=0.1)
+    with pytest.raises(ValueError, match="No row satisfies the constraints"):
+        solve(whole[0], 17, near=NOW, fixed=["heat", "time", "passes"], constraints="heat >= 2")
+
+
+def test_equal_bounds_are_the_value(whole):
+    found = solve(whole[0], 18.5, near=NOW, bounds={"heat": (1.5, 1.5)}, n=2)
+    assert (found["heat"] == 1.5).all()
+    assert found["reached"].all()
+
+
+def test_a_fixed_value_of_a_whole_column_is_shown_as_it_is(whole):
+    found = solve(whole[0], 17, near={**NOW, "passes": 2.5}, fixed=["passes"], n=1)
+    assert found["passes"].tolist() == [2.5]

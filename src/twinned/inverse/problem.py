@@ -168,8 +168,8 @@ class SearchSpace:
     @cached_property
     def upper(self) -> Floats:
         """(variable,): the largest value of a variable; the least is 0."""
-        n_free = self.is_free.sum()
-        return np.append(np.ones(n_free), np.full(self.system.shape[1] - n_free, np.inf))
+        is_range = (self.high > self.low)[self.is_free].astype(float)
+        return np.append(is_range, np.full(self.system.shape[1] - len(is_range), np.inf))
 
     def error(self, rows: Floats) -> Floats:
         """(row, constraint): the excess of rows over the limits."""
@@ -211,7 +211,7 @@ class SearchSpace:
         values = self.low[free] + variables[:, : free.sum()] * self.width[free]
         values = np.where(self.is_whole[free], np.round(values), values)
         rows[:, free] = np.clip(values, self.low[free], self.high[free])
-        for i in np.flatnonzero(~self._is_feasible(rows)):
+        for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             rows[i, free] = self._nearest(rows[i])
         return rows, self._is_feasible(rows)
 

@@ -93,7 +93,7 @@ class Search:
         values = self.approximate(np.concatenate([rows, moved.reshape(-1, rows.shape[1])]))
         here, there = np.split(values.mean(axis=2) / self.goals.unit, [len(rows)])
         slopes = np.zeros((len(rows), len(self.goals.unit), len(space.upper)))
-        there = there.reshape(len(rows), len(free), -1)
+        there = there.reshape(len(rows), len(free), len(self.goals.unit))
         slopes[..., : len(free)] = ((there - here[:, None]) / step[..., None]).transpose(0, 2, 1)
         return slopes
 

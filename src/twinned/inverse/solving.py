@@ -196,7 +196,8 @@ def _make_space(forward, values, bounds, constraints):
     for j, name in enumerate(names):
         if schema.kinds[j] != NUMERIC and (name in bounds or linear[0][:, j].any()):
             raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")
-    is_free = np.isin(np.arange(len(names)), list(values), invert=True) & (high > low)
+    is_free = (high > low) | np.isin(names, list(bounds))
+    is_free[list(values)] = False
     return SearchSpace(low, high, is_free, is_whole, *linear)
 
 
@@ -273,7 +274,7 @@ def _tabulate(forward, search, rows, confidence):
     table, earlier = forward.table(rows), forward.table(before)
     for j, name in enumerate(earlier):
         if forward.schema.kinds[j] == NUMERIC:
-            if space.is_whole[j] and not np.isnan(rows[:, j]).any():
+            if space.is_whole[j] and (rows[:, j] == np.round(rows[:, j])).all():
                 table[name] = rows[:, j].astype(int)
             table[f"change of {name}"] = rows[:, j] - before[:, j]
         else:
