@@ -26,6 +26,8 @@ _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _GOAL = re.compile(rf"\s*(>=|<=)?\s*([+-]?{_NUMBER})\s*(?:\.\.\s*([+-]?{_NUMBER})\s*)?")
 _CONSTRAINT = re.compile(rf"(.+?)\s*(<=|>=|=)\s*([+-]?{_NUMBER})\s*")
 _TOLERANCE = 0.01  # of a number that is wanted, in standard deviations of y
+_LIMIT_TOLERANCE = 1e-7  # of a limit
+_FAR = 1e6  # a value in units of the largest known one that is a mistake
 _MISS_WEIGHT = 1e3  # of a miss against the value of a target to maximize
 _FEASIBLE = 1e-9  # largest error of a constraint
 _MAX_PASSES = 8  # in which variables reach their bounds
@@ -39,11 +41,20 @@ def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> 
     return [names.index(name) for name in wanted]
 
 
-def parse_goal(wanted: Any) -> tuple[float, float, int]:
+def check_end(what: str, end: Any, known: Floats) -> float:
+    """An end of a range as a number; raises for one that is far from all known values."""
+    number, largest = check_real(what, end), np.nanmax(np.abs(known), initial=0.0)
+    if abs(number) > _FAR * (largest or 1.0):
+        raise ValueError(f"{what}: {number:g} is over a million times the known values.")
+    return number
+
+
+def parse_goal(wanted: Any, known: Floats) -> tuple[float, float, int]:
     """The ends of the wanted range, and 1 for `"max"`, -1 for `"min"` and 0 for any other goal.
 
-    >>> parse_goal(">= 60"), parse_goal("max"), parse_goal([1, 2])
-    ((60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0))
+    >>> known = np.array([10.0, 90.0])
+    >>> [parse_goal(wanted, known) for wanted in (">= 60", "max", (1, 2))]
+    [(60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0)]
     """
     if wanted in ("max", "min"):
         return -np.inf, np.inf, 1 if wanted == "max" else -1
@@ -52,13 +63,14 @@ def parse_goal(wanted: Any) -> tuple[float, float, int]:
         if match is None or (match[1] and match[3]):
             forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
             raise ValueError(f"target must be {forms}, not {wanted!r}.")
-        low, high = float(match[2]), float(match[3] or match[2])
-        low, high = -np.inf if match[1] == "<=" else low, np.inf if match[1] == ">=" else high
+        ends = [float(match[2]), float(match[3] or match[2])]
     else:
-        ends = [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
+        match, ends = None, [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
         if len(ends) != 2:
             raise ValueError(f"target must be a number or (low, high), not {wanted!r}.")
-        low, high = (check_real("target", end) for end in ends)
+    low, high = (check_end("target", end, known) for end in ends)
+    if match is not None and match[1]:
+        low, high = (low, np.inf) if match[1] == ">=" else (-np.inf, high)
     if low > high:
         raise ValueError(f"target: {low:g} is larger than {high:g}.")
     return low, high, 0
@@ -79,10 +91,12 @@ class Goals:
         self.outputs = find_columns(names, list(target), "target")
         if not target:
             raise ValueError("target is empty.")
-        self.low, self.high, self.direction = np.array([*map(parse_goal, target.values())]).T
-        std = known_y[:, self.outputs].std(axis=0)
+        known_y = known_y[:, self.outputs]
+        goals = [*map(parse_goal, target.values(), known_y.T)]
+        self.low, self.high, self.direction = np.array(goals).T
+        std = known_y.std(axis=0)
         self.unit = np.where(std > 0, std, 1.0)
-        self.tolerance = _TOLERANCE if (self.low == self.high).any() else 1e-9
+        self.tolerance = np.where(self.low == self.high, _TOLERANCE, _LIMIT_TOLERANCE)
         self.has_range = (self.direction == 0) & (self.low < self.high)
 
     def ends(self, predicted: Floats, intervals: Floats | None = None) -> Floats:
@@ -101,14 +115,18 @@ class Goals:
         return np.where(self.direction != 0, -self.direction, (below + above) / self.unit)
 
     def miss(self, ends: Floats) -> Floats:
-        """(row,): the largest distance of an end from its goal, in units."""
+        """(row, goal): the distance of the farther end from the goal, in units."""
         outside = np.maximum(self.low - ends[..., 0], ends[..., 1] - self.high)
-        return (np.maximum(outside, 0.0) / self.unit).max(axis=1)
+        return np.maximum(outside, 0.0) / self.unit
+
+    def is_reached(self, ends: Floats) -> Mask:
+        """(row,): whether all goals are reached."""
+        return (self.miss(ends) <= self.tolerance).all(axis=1)
 
     def loss(self, ends: Floats) -> Floats:
         """(row,): what is minimized: the miss and, with less weight, values to maximize."""
         value = np.where(self.direction > 0, ends[..., 0], ends[..., 1]) / self.unit
-        return _MISS_WEIGHT * self.miss(ends) - value @ self.direction
+        return _MISS_WEIGHT * self.miss(ends).max(axis=1) - value @ self.direction
 
 
 def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Floats, Floats, Mask]:

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
-from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints
+from twinned.inverse.problem import Goals, SearchSpace, check_end, find_columns, parse_constraints
 from twinned.inverse.search import Search, select_different
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
-from twinned.rows.validation import check_integer, check_real
+from twinned.rows.validation import check_integer
 
 _N_STARTS = 64  # different known rows that are moved by the approximation of the model
 _APPROXIMATE_STEPS, _STEPS = 40, 12
@@ -126,14 +126,15 @@ def solve(
         moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
     rows, ends = search.descend(rows[chosen], moving[chosen], predict, _STEPS)
     order = _order(forward, search, rows, ends)
-    if (goals.miss(ends)[order] > goals.tolerance).all():
+    is_reached = goals.is_reached(ends)
+    if is_reached.any():
+        order = order[is_reached[order]]
+    else:
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
-    else:
-        order = order[goals.miss(ends)[order] <= goals.tolerance]
     chosen = select_different(rows / space.width, order, n, _GAP)
     table = _tabulate(forward, search, rows[chosen], confidence or _CONFIDENCE)
-    return table.assign(reached=goals.miss(ends[chosen]) <= goals.tolerance)
+    return table.assign(reached=is_reached[chosen])
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -188,7 +189,9 @@ def _make_space(forward, values, bounds, constraints):
             raise ValueError(f"bounds of {name!r} must be (low, high), not {bounds[name]!r}.")
         known_ends, what = (low[j], high[j]), f"bounds of {name!r}"
         pairs = zip(bounds[name], known_ends, strict=True)
-        low[j], high[j] = (known if end is None else check_real(what, end) for end, known in pairs)
+        low[j], high[j] = (
+            other if end is None else check_end(what, end, known[:, j]) for end, other in pairs
+        )
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
@@ -250,13 +253,16 @@ def _order(forward, search, rows, ends):
     is maximized.
     """
     goals = search.goals
-    loss, miss, (preference, classes) = goals.loss(ends), goals.miss(ends), forward.rate(rows)
+    loss, is_reached, (preference, classes) = (
+        goals.loss(ends),
+        goals.is_reached(ends),
+        forward.rate(rows),
+    )
     if search.near is not None:
         preference = forward.distances(rows, search.near[None])[:, 0]
-    is_reached = miss <= goals.tolerance
     preference = np.where(is_reached & ~goals.direction.any(), preference, loss)
     is_outside = classes == LABELS.index(OUTSIDE)
-    return np.lexsort((preference, is_outside, miss > _EXACT, ~is_reached))
+    return np.lexsort((preference, is_outside, goals.miss(ends).max(axis=1) > _EXACT, ~is_reached))
 
 
 # --- result ---------------------------------------------------------------------------------------
