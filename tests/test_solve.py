@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import brentq
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import (
@@ -18,6 +19,7 @@ from twinned import (
 )
 from twinned.exceptions import UnreachedTargetWarning
 from twinned.inverse.problem import Goals, SearchSpace, parse_constraints, parse_goal
+from twinned.inverse.search import select_different
 
 PARTS = ["cement", "ash", "water"]
 
@@ -292,3 +294,31 @@ def test_only_a_number_has_a_tolerance():
     goals = Goals({"a": 5.0, "b": "<= 6"}, ["a", "b"], np.array([[0.0, 0.0], [2.0, 2.0]]))
     predicted = np.array([[5.005, 6.0], [5.005, 6.005], [5.5, 6.0]])
     assert goals.is_reached(goals.ends(predicted)).tolist() == [True, False, False]
+
+
+def test_maximum_with_whole_numbers_and_the_best_first(whole):
+    model, X = whole
+    best = X.max(numeric_only=True).to_dict() | {"metal": "iron"}
+    possible = model.predict(pd.DataFrame([best])[list(X)])[0]
+    for near in (NOW, None):
+        found = solve(model, "max", near=near, n=5, random_state=0)
+        assert found["predicted"][0] == pytest.approx(possible, abs=1e-6)
+        assert (found["predicted"].diff()[1:] <= 0).all()
+
+
+def test_different_rows_stay_in_order():
+    """Rows that are only selected by a smaller gap do not come last."""
+    rows = np.array([[0.0], [0.1], [0.9]])
+    assert select_different(rows, np.arange(3), 3, 0.25).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("estimator", [Ridge(1e-3), ExtraTreesRegressor(20, random_state=0)])
+def test_several_rows_where_the_given_one_reaches_the_goal(whole, estimator):
+    X = whole[1]
+    y = 10 * X["heat"] + X["time"] + X["passes"]
+    twin = TwinRegressor(estimator, pairs=8, random_state=0).fit(X, y)
+    found = solve(twin, ">= 14", near=NOW, random_state=0)
+    assert len(found) == 5
+    assert found["reached"].all()
+    assert found["distance"][0] == pytest.approx(0, abs=1e-9)
+    assert (found["distance"].diff()[1:] >= 0).all()

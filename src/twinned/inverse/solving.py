@@ -115,17 +115,17 @@ def solve(
         intervals = None if confidence is None else forward.predict_interval(rows, confidence)
         return goals.ends(forward.predict(rows), intervals)
 
-    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), origin)
-    rows, moving = _starts(forward, search, values, rng)
+    pull = None if goals.direction.any() else origin
+    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), pull)
+    rows, moving = _starts(forward, search, origin, values, rng)
     rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
-    n_candidates = max(BLOCK_ROWS, 3 * n)
-    chosen = select_different(
-        rows / space.width, _order(forward, search, rows, ends), n_candidates, _GAP
-    )
+    n_candidates, order = max(BLOCK_ROWS, 3 * n), _order(forward, goals, origin, rows, ends)
+    chosen = select_different(rows / space.width, order, n_candidates, _GAP)
     if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
         moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
-    rows, ends = search.descend(rows[chosen], moving[chosen], predict, _STEPS)
-    order = _order(forward, search, rows, ends)
+    moving = np.tile(moving, (2, 1))[chosen]
+    rows, ends = search.descend(rows[chosen], moving, predict, _STEPS)
+    order = _order(forward, goals, origin, rows, ends)
     is_reached = goals.is_reached(ends)
     if is_reached.any():
         order = order[is_reached[order]]
@@ -133,7 +133,7 @@ def solve(
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
     chosen = select_different(rows / space.width, order, n, _GAP)
-    table = _tabulate(forward, search, rows[chosen], confidence or _CONFIDENCE)
+    table = _tabulate(forward, space, goals, origin, rows[chosen], confidence or _CONFIDENCE)
     return table.assign(reached=is_reached[chosen])
 
 
@@ -207,14 +207,14 @@ def _make_space(forward, values, bounds, constraints):
 # --- search ---------------------------------------------------------------------------------------
 
 
-def _starts(forward, search, values, rng):
+def _starts(forward, search, origin, values, rng):
     """Rows from which the search starts, and (row, variable) the variables that may change.
 
     They are different known rows whose value is near the target. If a row is given, they are also
     those nearest to it, and the row itself: with all columns free, with one of them, and with each
     other category.
     """
-    space, goals, origin = search.space, search.goals, search.near
+    space, goals = search.space, search.goals
     usable = ~np.isnan(forward.known[:, list(values)]).any(axis=1)
     known = _fill(forward.known, forward, space)[usable]
     loss = goals.loss(goals.ends(forward.known_y[usable]))
@@ -246,31 +246,29 @@ def _fill(rows, forward, space):
     return np.where(np.isnan(rows) & space.is_free, known_medians(forward.known), rows)
 
 
-def _order(forward, search, rows, ends):
+def _order(forward, goals, origin, rows, ends):
     """The rows in the order of preference: those that reach the goals, and those applicable first.
 
-    Then those nearest to the given row or with the least expected error, or best where the target
-    is maximized.
+    Then those nearest to the given row or with the least expected error. Where a target is
+    maximized, the best that reach the other goals are first.
     """
-    goals = search.goals
-    loss, is_reached, (preference, classes) = (
-        goals.loss(ends),
-        goals.is_reached(ends),
-        forward.rate(rows),
-    )
-    if search.near is not None:
-        preference = forward.distances(rows, search.near[None])[:, 0]
-    preference = np.where(is_reached & ~goals.direction.any(), preference, loss)
+    is_reached, loss = goals.is_reached(ends), goals.loss(ends)
+    if goals.direction.any():
+        return np.lexsort((loss, ~is_reached))
+    preference, classes = forward.rate(rows)
+    if origin is not None:
+        preference = forward.distances(rows, origin[None])[:, 0]
+    is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    return np.lexsort((preference, is_outside, goals.miss(ends).max(axis=1) > _EXACT, ~is_reached))
+    preference = np.where(is_reached, preference, loss)
+    return np.lexsort((preference, is_outside, ~is_exact, ~is_reached))
 
 
 # --- result ---------------------------------------------------------------------------------------
 
 
-def _tabulate(forward, search, rows, confidence):
+def _tabulate(forward, space, goals, origin, rows, confidence):
     """The table of solutions, without `reached`."""
-    space, origin = search.space, search.near
     distances = forward.distances(rows, forward.known)
     anchors = distances.argmin(axis=1)
     before, distance = forward.known[anchors], distances.min(axis=1)
@@ -288,7 +286,7 @@ def _tabulate(forward, search, rows, confidence):
             table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
     labels = forward.twins[0].anchor_labels_
     table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
-    goals, predicted, intervals = search.goals, forward.predict(rows), None
+    predicted, intervals = forward.predict(rows), None
     if forward.has_intervals:
         intervals = forward.predict_interval(rows, confidence)
     for output, name in enumerate(forward.target_names):
