@@ -291,7 +291,7 @@ def test_a_fixed_value_of_a_whole_column_is_shown_as_it_is(whole):
 
 def test_only_a_number_has_a_tolerance():
     """A limit beside a number must hold, also where the number would allow a miss."""
-    goals = Goals({"a": 5.0, "b": "<= 6"}, ["a", "b"], np.array([[0.0, 0.0], [2.0, 2.0]]))
+    goals = Goals({"a": 5.0, "b": "<= 6"}, ["a", "b"], [np.array([0.0, 2.0])] * 2)
     predicted = np.array([[5.005, 6.0], [5.005, 6.005], [5.5, 6.0]])
     assert goals.is_reached(goals.ends(predicted)).tolist() == [True, False, False]
 

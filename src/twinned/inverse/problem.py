@@ -58,19 +58,16 @@ def parse_goal(wanted: Any, known: Floats) -> tuple[float, float, int]:
     """
     if wanted in ("max", "min"):
         return -np.inf, np.inf, 1 if wanted == "max" else -1
+    sign, ends = "", [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
     if isinstance(wanted, str):
         match = _GOAL.fullmatch(wanted)
-        if match is None or (match[1] and match[3]):
-            forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
-            raise ValueError(f"target must be {forms}, not {wanted!r}.")
-        ends = [float(match[2]), float(match[3] or match[2])]
-    else:
-        match, ends = None, [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
-        if len(ends) != 2:
-            raise ValueError(f"target must be a number or (low, high), not {wanted!r}.")
+        sign, *texts = (match[1], match[2], match[3] or match[2]) if match else ("",)
+        ends = [float(text) for text in texts]
+    if len(ends) != 2 or (sign and ends[0] != ends[1]):
+        forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
+        raise ValueError(f"target must be {forms}, not {wanted!r}.")
     low, high = (check_end("target", end, known) for end in ends)
-    if match is not None and match[1]:
-        low, high = (low, np.inf) if match[1] == ">=" else (-np.inf, high)
+    low, high = -np.inf if sign == "<=" else low, np.inf if sign == ">=" else high
     if low > high:
         raise ValueError(f"target: {low:g} is larger than {high:g}.")
     return low, high, 0
@@ -83,7 +80,7 @@ class Goals:
     the prediction twice.
     """
 
-    def __init__(self, target: Any, names: Sequence[str], known_y: Floats) -> None:
+    def __init__(self, target: Any, names: Sequence[str], known_y: Sequence[Floats]) -> None:
         if not isinstance(target, Mapping):
             if len(names) > 1:
                 raise ValueError(f"target must have a value for each of {', '.join(names)}.")
@@ -91,11 +88,10 @@ class Goals:
         self.outputs = find_columns(names, list(target), "target")
         if not target:
             raise ValueError("target is empty.")
-        known_y = known_y[:, self.outputs]
-        goals = [*map(parse_goal, target.values(), known_y.T)]
+        known = [known_y[output] for output in self.outputs]
+        goals = [*map(parse_goal, target.values(), known)]
         self.low, self.high, self.direction = np.array(goals).T
-        std = known_y.std(axis=0)
-        self.unit = np.where(std > 0, std, 1.0)
+        self.unit = np.array([y.std() or 1.0 for y in known])
         self.tolerance = np.where(self.low == self.high, _TOLERANCE, _LIMIT_TOLERANCE)
         self.has_range = (self.direction == 0) & (self.low < self.high)
 
@@ -105,19 +101,22 @@ class Goals:
         is_number = (self.low == self.high)[:, None]
         return ends if intervals is None else np.where(is_number, ends, intervals[:, self.outputs])
 
+    def _outside(self, ends: Floats) -> Floats:
+        """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
+        below = np.minimum(ends[..., 0] - self.low, 0.0)
+        above = np.maximum(ends[..., 1] - self.high, 0.0)
+        return np.stack([below, above], axis=2) / self.unit[:, None]
+
     def excess(self, ends: Floats) -> Floats:
         """(row, goal): how far ends are too high or, negative, too low, in units.
 
         A target to maximize is always one unit too low.
         """
-        below = np.minimum(ends[..., 0] - self.low, 0.0)
-        above = np.maximum(ends[..., 1] - self.high, 0.0)
-        return np.where(self.direction != 0, -self.direction, (below + above) / self.unit)
+        return np.where(self.direction != 0, -self.direction, self._outside(ends).sum(axis=2))
 
     def miss(self, ends: Floats) -> Floats:
         """(row, goal): the distance of the farther end from the goal, in units."""
-        outside = np.maximum(self.low - ends[..., 0], ends[..., 1] - self.high)
-        return np.maximum(outside, 0.0) / self.unit
+        return np.abs(self._outside(ends)).max(axis=2)
 
     def is_reached(self, ends: Floats) -> Mask:
         """(row,): whether all goals are reached."""
@@ -240,20 +239,18 @@ class SearchSpace:
 
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
-        free, n = self.is_free, self.is_free.sum()
-        columns, one, none = self.coefficients[:, free], np.eye(n), np.full(2 * n, -np.inf)
-        # the values, and their absolute changes, which are minimized
-        matrix = np.block([[columns, 0 * columns], [one, -one], [-one, -one]])
-        bounds = np.append(self.low[free], np.zeros(n)), np.append(self.high[free], -none[:n])
-        limits = self.limits - self.coefficients @ np.nan_to_num(np.where(free, 0.0, row))
-        least = np.append(np.where(self.is_equation, limits, -np.inf), none)
-        most = np.concatenate([limits, row[free], -row[free]])
+        values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
+        columns, error = self.coefficients[:, self.is_free], self.error(row)
+        # the increases and decreases of the values, whose sum is minimized
         found = milp(
-            np.append(np.zeros(n), 1 / self.width[free]),
-            integrality=np.append(self.is_whole[free], np.zeros(n)),
-            bounds=Bounds(*bounds),
-            constraints=LinearConstraint(matrix, least, most),
+            np.tile(1 / self.width[self.is_free], 2),
+            integrality=np.tile(self.is_whole[self.is_free], 2),
+            bounds=Bounds(0.0, np.append(high - values, values - low)),
+            constraints=LinearConstraint(
+                np.hstack([columns, -columns]), np.where(self.is_equation, -error, -np.inf), -error
+            ),
         )
         if found.x is None:
-            return row[free]
-        return np.where(self.is_whole[free], np.round(found.x[:n]), found.x[:n])
+            return values
+        change = np.subtract(*np.split(found.x, 2))
+        return values + np.where(self.is_whole[self.is_free], np.round(change), change)

@@ -185,20 +185,19 @@ def _make_space(forward, values, bounds, constraints):
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        if len(bounds[name]) != 2:
-            raise ValueError(f"bounds of {name!r} must be (low, high), not {bounds[name]!r}.")
-        known_ends, what = (low[j], high[j]), f"bounds of {name!r}"
-        pairs = zip(bounds[name], known_ends, strict=True)
-        low[j], high[j] = (
-            other if end is None else check_end(what, end, known[:, j]) for end, other in pairs
-        )
+        what, ends = f"bounds of {name!r}", bounds[name]
+        if len(ends) != 2:
+            raise ValueError(f"{what} must be (low, high), not {ends!r}.")
+        low[j] = low[j] if ends[0] is None else check_end(what, ends[0], known[:, j])
+        high[j] = high[j] if ends[1] is None else check_end(what, ends[1], known[:, j])
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
             raise ValueError(f"{what}: {low[j]:g} is larger than {high[j]:g}.")
-    for j, name in enumerate(names):
-        if schema.kinds[j] != NUMERIC and (name in bounds or linear[0][:, j].any()):
-            raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")
+    for j in schema.categorical:
+        if names[j] in bounds or linear[0][:, j].any():
+            what = f"which {names[j]!r} is not"
+            raise ValueError(f"Bounds and constraints need numeric columns, {what}.")
     is_free = (high > low) | np.isin(names, list(bounds))
     is_free[list(values)] = False
     return SearchSpace(low, high, is_free, is_whole, *linear)
@@ -214,27 +213,25 @@ def _starts(forward, search, origin, values, rng):
     those nearest to it, and the row itself: with all columns free, with one of them, and with each
     other category.
     """
-    space, goals = search.space, search.goals
+    space, goals, n_free = search.space, search.goals, search.space.is_free.sum()
     usable = ~np.isnan(forward.known[:, list(values)]).any(axis=1)
     known = _fill(forward.known, forward, space)[usable]
-    loss = goals.loss(goals.ends(forward.known_y[usable]))
+    loss = goals.loss(search.approximate(known))
     order = np.lexsort((rng.permutation(len(known)), loss))
-    nearest = order[: max(2 * _N_STARTS, len(order) // 3)]
-    rows = [known[select_different(known / space.width, nearest, _N_STARTS, 0.5)]]
-    n_free, n_variables = space.is_free.sum(), len(space.upper)
-    moving = np.ones((0, n_variables), dtype=bool)
+    best = order[: max(2 * _N_STARTS, len(order) // 3)]
+    rows = [known[select_different(known / space.width, best, _N_STARTS, 0.5)]]
     if origin is not None:
-        moving = np.eye(n_free, n_variables, dtype=bool)
-        moving[:, n_free:] = True  # slacks
-        rows.insert(0, np.repeat(origin[None], n_free + 1, axis=0))
-        rows.append(known[np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]])
+        nearest = np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]
+        rows = [np.repeat(origin[None], n_free + 1, axis=0), *rows, known[nearest]]
         for j in set(forward.schema.categorical) - set(values):
             for code in np.unique(known[:, j]):
                 rows.append(np.where(np.arange(len(origin)) == j, code, origin)[None])
     starts = np.concatenate(rows)
+    moving = np.ones((len(starts), len(space.upper)), dtype=bool)
+    if origin is not None:
+        moving[:n_free, :n_free] = np.eye(n_free)
     for j, value in values.items():
         starts[:, j] = starts[:, j] if value is None else value
-    moving = np.concatenate([moving, np.ones((len(starts) - len(moving), n_variables), dtype=bool)])
     starts, is_possible = space.rows(space.variables(starts), starts)
     if not is_possible.any():
         raise ValueError("No row satisfies the constraints within the bounds and fixed columns.")
