@@ -93,7 +93,8 @@ class Goals:
         self.low, self.high, self.direction = np.array(goals).T
         self.unit = np.array([y.std() or 1.0 for y in known])
         self.tolerance = np.where(self.low == self.high, _TOLERANCE, _LIMIT_TOLERANCE)
-        self.has_range = (self.direction == 0) & (self.low < self.high)
+        each = zip(self.outputs, self.low, self.high, self.direction, strict=True)
+        self.ranges = {j: (low, high) for j, low, high, sign in each if low < high and not sign}
 
     def ends(self, predicted: Floats, intervals: Floats | None = None) -> Floats:
         """(row, goal, 2): of intervals (row, output, 2), but of the prediction for a number."""

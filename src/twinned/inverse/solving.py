@@ -165,14 +165,13 @@ def _fixed_values(forward, fixed, origin):
     given = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
     columns = find_columns(forward.names, list(given), "fixed")
     row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
-    set_values = {name: value for name, value in given.items() if value is not None}
-    encoded = _encode_row(forward, row | set_values, "fixed")
-    values = {}
-    for j, (name, value) in zip(columns, given.items(), strict=True):
-        is_own = origin is None and value is None
-        if np.isnan(encoded[j]) and not is_own:
-            raise ValueError(f"The fixed column {name!r} has no value.")
-        values[j] = None if is_own else encoded[j]
+    given_values = {name: value for name, value in given.items() if value is not None}
+    encoded = _encode_row(forward, row | given_values, "fixed")
+    is_own = [origin is None and value is None for value in given.values()]
+    values = {j: None if own else encoded[j] for j, own in zip(columns, is_own, strict=True)}
+    for j, value in values.items():
+        if value is not None and np.isnan(value):
+            raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")
     return values
 
 
@@ -266,12 +265,8 @@ def _order(forward, goals, origin, rows, ends):
 
 def _tabulate(forward, space, goals, origin, rows, confidence):
     """The table of solutions, without `reached`."""
-    distances = forward.distances(rows, forward.known)
-    anchors = distances.argmin(axis=1)
-    before, distance = forward.known[anchors], distances.min(axis=1)
-    if origin is not None:
-        before = np.repeat(origin[None], len(rows), axis=0)
-        distance = forward.distances(rows, origin[None])[:, 0]
+    anchors = forward.distances(rows, forward.known).argmin(axis=1)
+    before = forward.known[anchors] if origin is None else np.tile(origin, (len(rows), 1))
     table, earlier = forward.table(rows), forward.table(before)
     for j, name in enumerate(earlier):
         if forward.schema.kinds[j] == NUMERIC:
@@ -283,16 +278,15 @@ def _tabulate(forward, space, goals, origin, rows, confidence):
             table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
     labels = forward.twins[0].anchor_labels_
     table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
-    predicted, intervals = forward.predict(rows), None
-    if forward.has_intervals:
-        intervals = forward.predict_interval(rows, confidence)
+    predicted = forward.predict(rows)
+    intervals = forward.predict_interval(rows, confidence) if forward.has_intervals else None
     for output, name in enumerate(forward.target_names):
         end = f"_{name}" if len(forward.target_names) > 1 else ""
         table[f"predicted{end}"] = predicted[:, output]
         if intervals is not None:
             table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
-            for k in np.flatnonzero((np.array(goals.outputs) == output) & goals.has_range):
-                below, within = (forward.predict_cdf(rows, y[k]) for y in (goals.low, goals.high))
+            if output in goals.ranges:
+                below, within = (forward.predict_cdf(rows, y) for y in goals.ranges[output])
                 table[f"probability{end}"] = (within - below)[:, output]
     table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
-    return table.assign(distance=distance)
+    return table.assign(distance=np.diag(forward.distances(rows, before)))
