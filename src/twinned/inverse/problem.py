@@ -121,7 +121,7 @@ class Goals:
 
     def is_reached(self, ends: Floats) -> Mask:
         """(row,): whether all goals are reached."""
-        return (self.miss(ends) <= self.tolerance).all(axis=1)
+        return (self.miss(ends) - self.tolerance).max(axis=1) <= 0.0
 
     def loss(self, ends: Floats) -> Floats:
         """(row,): what is minimized: the miss and, with less weight, values to maximize."""

@@ -57,13 +57,14 @@ def solve(
         million times the known values are refused.
     near : dict, Series, or table or array of one row, default=None
         The row that is to be changed: solutions change it little. Some change one column only. For
-        `"max"` and `"min"`, it is only one of the rows from which the search starts. Without it, solutions are those that the model predicts with the smallest expected error.
+        `"max"` and `"min"`, it is only one of the rows from which the search starts. Without it,
+        solutions are those that the model predicts with the smallest expected error.
     fixed : sequence of str or dict, default=None
         Columns that keep the value of `near`, or that of the known row from which a solution
         starts; or a dict with the values of columns, of which None is the former.
     bounds : dict, default=None
-        `(low, high)` of numeric columns by name, where None is no change of that end, and equal ends
-        are the value. By default the ranges of the known rows.
+        `(low, high)` of numeric columns by name, where None is no change of that end; equal ends are
+        the value. By default the ranges of the known rows.
     constraints : str or sequence of str, default=None
         Linear equations and inequalities of numeric columns, such as `"a + b + c = 100"` or
         `"2 a - b <= 5"`.
