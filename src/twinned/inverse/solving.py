@@ -63,8 +63,8 @@ def solve(
         Columns that keep the value of `near`, or that of the known row from which a solution
         starts; or a dict with the values of columns, of which None is the former.
     bounds : dict, default=None
-        `(low, high)` of numeric columns by name, where None is no change of that end; equal ends are
-        the value. By default the ranges of the known rows.
+        `(low, high)` of numeric columns by name, where None is no change of that end; equal ends
+        are the value. By default the ranges of the known rows.
     constraints : str or sequence of str, default=None
         Linear equations and inequalities of numeric columns, such as `"a + b + c = 100"` or
         `"2 a - b <= 5"`.
