@@ -132,6 +132,7 @@ def solve(
     if is_reached.any():
         order = order[is_reached[order]]
     else:
+        order = order[2 * order >= len(order)]  # only rows as moved
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
     chosen = select_different(rows / space.width, order, n, _GAP)
