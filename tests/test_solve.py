@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import brentq
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import (
@@ -17,7 +18,8 @@ from twinned import (
     solve,
 )
 from twinned.exceptions import UnreachedTargetWarning
-from twinned.inverse.problem import SearchSpace, parse_constraints, parse_goal
+from twinned.inverse.problem import Goals, SearchSpace, parse_constraints, parse_goal
+from twinned.inverse.search import select_different
 
 PARTS = ["cement", "ash", "water"]
 
@@ -162,7 +164,7 @@ def test_several_targets(table):
     model = AutoTwinRegressor(members=["gp_matern", "ridge"], cv=3, random_state=0).fit(table, Y)
     found = solve(model, {"y": 5.0, "cost": "<= 6"}, n=2)
     np.testing.assert_allclose(found["predicted_y"], 5.0, atol=0.03)
-    assert (found["predicted_cost"] <= 6.03).all()
+    assert (found["predicted_cost"] <= 6 + 1e-6).all()
     assert "probability_cost" in found
     with pytest.raises(ValueError, match="value for each of y, cost"):
         solve(model, 5.0)
@@ -199,6 +201,9 @@ def test_unreachable_target_returns_the_closest_rows(blend):
     [
         ({"target": "much"}, "target must be"),
         ({"target": (3, 1)}, "3 is larger than 1"),
+        ({"target": 1e300}, "target: 1e[+]300 is over a million times the known values"),
+        ({"target": ">= 1e400"}, "target must be finite"),
+        ({"bounds": {"heat": (-1e300, 1e300)}}, "bounds of 'heat': -1e[+]300 is over a million"),
         ({"fixed": ["time"]}, "fixed names 'time'"),
         ({"near": {"heat": 1.0}}, "near has no value of 'passes'"),
         ({"near": {"heat": 1.0, "time": 2}}, "near names 'time'"),
@@ -244,7 +249,76 @@ def test_smallest_change_is_that_of_a_quadratic_program():
 
 
 def test_goals_as_text():
-    assert parse_goal("<=-5") == (-np.inf, -5.0, 0)
-    assert parse_goal("40..60.5") == (40.0, 60.5, 0)
-    assert parse_goal(" 1e3 ") == (1000.0, 1000.0, 0)
-    assert parse_goal("min") == (-np.inf, np.inf, -1)
+    known = np.array([1.0, 1000.0])
+    assert parse_goal("<=-5", known) == (-np.inf, -5.0, 0)
+    assert parse_goal("40..60.5", known) == (40.0, 60.5, 0)
+    assert parse_goal(" 1e3 ", known) == (1000.0, 1000.0, 0)
+    assert parse_goal("min", known) == (-np.inf, np.inf, -1)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A twin that predicts 10 heat + time + 2 [iron] + passes."""
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(1, 2, (40, 2)), columns=["heat", "time"])
+    X["metal"] = pd.Categorical(["iron", "copper"] * 20)
+    X["passes"] = rng.randint(0, 5, 40)
+    y = 10 * X["heat"] + X["time"] + 2 * (X["metal"] == "iron") + X["passes"]
+    return TwinRegressor(Ridge(1e-3)).fit(X, y), X
+
+
+NOW = {"heat": 1.2, "time": 1.5, "metal": "copper", "passes": 2}
+
+
+def test_only_a_category_may_change(whole):
+    found = solve(whole[0], ">= 17", near=NOW, fixed=["heat", "time", "passes"], n=2)
+    assert found["metal"].tolist() == ["iron"]
+    assert found["predicted"][0] == pytest.approx(17.5, abs=0.1)
+    with pytest.raises(ValueError, match="No row satisfies the constraints"):
+        solve(whole[0], 17, near=NOW, fixed=["heat", "time", "passes"], constraints="heat >= 2")
+
+
+def test_equal_bounds_are_the_value(whole):
+    found = solve(whole[0], 18.5, near=NOW, bounds={"heat": (1.5, 1.5)}, n=2)
+    assert (found["heat"] == 1.5).all()
+    assert found["reached"].all()
+
+
+def test_a_fixed_value_of_a_whole_column_is_shown_as_it_is(whole):
+    found = solve(whole[0], 17, near={**NOW, "passes": 2.5}, fixed=["passes"], n=1)
+    assert found["passes"].tolist() == [2.5]
+
+
+def test_only_a_number_has_a_tolerance():
+    """A limit beside a number must hold, also where the number would allow a miss."""
+    goals = Goals({"a": 5.0, "b": "<= 6"}, ["a", "b"], [np.array([0.0, 2.0])] * 2)
+    predicted = np.array([[5.005, 6.0], [5.005, 6.005], [5.5, 6.0]])
+    assert goals.is_reached(goals.ends(predicted)).tolist() == [True, False, False]
+
+
+def test_maximum_with_whole_numbers_and_the_best_first(whole):
+    model, X = whole
+    best = X.max(numeric_only=True).to_dict() | {"metal": "iron"}
+    possible = model.predict(pd.DataFrame([best])[list(X)])[0]
+    for near in (NOW, None):
+        found = solve(model, "max", near=near, n=5, random_state=0)
+        assert found["predicted"][0] == pytest.approx(possible, abs=1e-6)
+        assert (found["predicted"].diff()[1:] <= 0).all()
+
+
+def test_different_rows_stay_in_order():
+    """Rows that are only selected by a smaller gap do not come last."""
+    rows = np.array([[0.0], [0.1], [0.9]])
+    assert select_different(rows, np.arange(3), 3, 0.25).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("estimator", [Ridge(1e-3), ExtraTreesRegressor(20, random_state=0)])
+def test_several_rows_where_the_given_one_reaches_the_goal(whole, estimator):
+    X = whole[1]
+    y = 10 * X["heat"] + X["time"] + X["passes"]
+    twin = TwinRegressor(estimator, pairs=8, random_state=0).fit(X, y)
+    found = solve(twin, ">= 14", near=NOW, random_state=0)
+    assert len(found) == 5
+    assert found["reached"].all()
+    assert found["distance"][0] == pytest.approx(0, abs=1e-9)
+    assert (found["distance"].diff()[1:] >= 0).all()

@@ -16,12 +16,13 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import Calibrated, CrossCalibrated
-from twinned.models.gaussian_process import factorize, kernel_of_rows
+from twinned.fitted.sampling import ErrorProcess
+from twinned.fitted.twin import FittedTwin
+from twinned.models.gaussian_process import kernel_of_rows
 from twinned.rows.schema import NUMERIC, Floats, Indices
 
 # Networks are compiled for each number of rows, so that all predictions are of as many rows.
 BLOCK_ROWS = 16
-_MAX_KNOWN = 1000  # rows of the process that approximates the model
 
 
 class ForwardModel:
@@ -46,12 +47,10 @@ class ForwardModel:
         self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
 
     @cached_property
-    def known_y(self) -> Floats:
-        """(known row, output): known values, or predictions where targets have other rows."""
-        if any(list(twin.anchor_rows_) != list(self.twins[0].anchor_rows_) for twin in self.twins):
-            return self.predict(self.known)
-        values = [twin.fitted_.known_y.reshape(len(self.known), -1) for twin in self.twins]
-        return self.target.invert_known(np.concatenate(values, axis=1))
+    def known_y(self) -> list[Floats]:
+        """The known values of each output; those of targets may be of different rows."""
+        known = [self.target.invert_known(twin.fitted_.anchors.targets) for twin in self.twins]
+        return [y for values in known for y in values.T]
 
     @cached_property
     def target_names(self) -> list[str]:
@@ -116,28 +115,21 @@ class ForwardModel:
         return np.sqrt(squares / len(self.twins))
 
     @cached_property
-    def processes(self) -> list[tuple[Any, ...]]:
-        """Gaussian processes of the known rows by the learned metrics, one for each twin."""
+    def _processes(self) -> list[tuple[FittedTwin, ErrorProcess, Floats, Floats]]:
+        """Of each twin, a process of its known rows, the mean of y and the dual coefficients."""
         processes = []
-        for twin in self.twins:
-            fitted = twin.fitted_
-            rows = np.random.RandomState(0).permutation(len(fitted.anchors))[:_MAX_KNOWN]
-            metric, y = (
-                fitted.anchors.metric,
-                self.target.invert_known(fitted.anchors.targets[rows]),
-            )
-            scaled = metric.in_length_scales(fitted.anchors.features[rows])
-            correlation = kernel_of_rows("matern", scaled, scaled)[0]
-            factor = factorize(correlation, np.full(len(rows), metric.noise))
+        for fitted in (twin.fitted_ for twin in self.twins):
+            process = ErrorProcess(fitted.anchors.features, fitted.anchors.metric)
+            y = self.target.invert_known(fitted.anchors.targets[process.used])
             mean = y.mean(axis=0)
-            processes.append((fitted, scaled, mean, cho_solve((factor, True), y - mean)))
+            dual = cho_solve((process.factor, True), y - mean)
+            processes.append((fitted, process, mean, dual))
         return processes
 
     def approximate(self, rows: Floats) -> Floats:
         """(row, output): values near the predictions, which are quick to compute."""
         values = []
-        for fitted, known, mean, dual in self.processes:
-            features = fitted.queries(rows).encode().features
-            scaled = fitted.anchors.metric.in_length_scales(features)
-            values.append(kernel_of_rows("matern", scaled, known)[0] @ dual + mean)
+        for fitted, process, mean, dual in self._processes:
+            scaled = process.metric.in_length_scales(fitted.queries(rows).encode().features)
+            values.append(kernel_of_rows("matern", scaled, process.scaled)[0] @ dual + mean)
         return np.concatenate(values, axis=1)

@@ -26,6 +26,8 @@ _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _GOAL = re.compile(rf"\s*(>=|<=)?\s*([+-]?{_NUMBER})\s*(?:\.\.\s*([+-]?{_NUMBER})\s*)?")
 _CONSTRAINT = re.compile(rf"(.+?)\s*(<=|>=|=)\s*([+-]?{_NUMBER})\s*")
 _TOLERANCE = 0.01  # of a number that is wanted, in standard deviations of y
+_LIMIT_TOLERANCE = 1e-7  # of a limit
+_FAR = 1e6  # a value in units of the largest known one that is a mistake
 _MISS_WEIGHT = 1e3  # of a miss against the value of a target to maximize
 _FEASIBLE = 1e-9  # largest error of a constraint
 _MAX_PASSES = 8  # in which variables reach their bounds
@@ -39,26 +41,33 @@ def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> 
     return [names.index(name) for name in wanted]
 
 
-def parse_goal(wanted: Any) -> tuple[float, float, int]:
+def check_end(what: str, end: Any, known: Floats) -> float:
+    """An end of a range as a number; raises for one that is far from all known values."""
+    number, largest = check_real(what, end), np.nanmax(np.abs(known), initial=0.0)
+    if abs(number) > _FAR * (largest or 1.0):
+        raise ValueError(f"{what}: {number:g} is over a million times the known values.")
+    return number
+
+
+def parse_goal(wanted: Any, known: Floats) -> tuple[float, float, int]:
     """The ends of the wanted range, and 1 for `"max"`, -1 for `"min"` and 0 for any other goal.
 
-    >>> parse_goal(">= 60"), parse_goal("max"), parse_goal([1, 2])
-    ((60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0))
+    >>> known = np.array([10.0, 90.0])
+    >>> [parse_goal(wanted, known) for wanted in (">= 60", "max", (1, 2))]
+    [(60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0)]
     """
     if wanted in ("max", "min"):
         return -np.inf, np.inf, 1 if wanted == "max" else -1
+    sign, ends = "", [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
     if isinstance(wanted, str):
         match = _GOAL.fullmatch(wanted)
-        if match is None or (match[1] and match[3]):
-            forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
-            raise ValueError(f"target must be {forms}, not {wanted!r}.")
-        low, high = float(match[2]), float(match[3] or match[2])
-        low, high = -np.inf if match[1] == "<=" else low, np.inf if match[1] == ">=" else high
-    else:
-        ends = [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
-        if len(ends) != 2:
-            raise ValueError(f"target must be a number or (low, high), not {wanted!r}.")
-        low, high = (check_real("target", end) for end in ends)
+        sign, *texts = (match[1], match[2], match[3] or match[2]) if match else ("",)
+        ends = [float(text) for text in texts]
+    if len(ends) != 2 or (sign and ends[0] != ends[1]):
+        forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
+        raise ValueError(f"target must be {forms}, not {wanted!r}.")
+    low, high = (check_end("target", end, known) for end in ends)
+    low, high = -np.inf if sign == "<=" else low, np.inf if sign == ">=" else high
     if low > high:
         raise ValueError(f"target: {low:g} is larger than {high:g}.")
     return low, high, 0
@@ -71,7 +80,7 @@ class Goals:
     the prediction twice.
     """
 
-    def __init__(self, target: Any, names: Sequence[str], known_y: Floats) -> None:
+    def __init__(self, target: Any, names: Sequence[str], known_y: Sequence[Floats]) -> None:
         if not isinstance(target, Mapping):
             if len(names) > 1:
                 raise ValueError(f"target must have a value for each of {', '.join(names)}.")
@@ -79,11 +88,13 @@ class Goals:
         self.outputs = find_columns(names, list(target), "target")
         if not target:
             raise ValueError("target is empty.")
-        self.low, self.high, self.direction = np.array([*map(parse_goal, target.values())]).T
-        std = known_y[:, self.outputs].std(axis=0)
-        self.unit = np.where(std > 0, std, 1.0)
-        self.tolerance = _TOLERANCE if (self.low == self.high).any() else 1e-9
-        self.has_range = (self.direction == 0) & (self.low < self.high)
+        known = [known_y[output] for output in self.outputs]
+        goals = [*map(parse_goal, target.values(), known)]
+        self.low, self.high, self.direction = np.array(goals).T
+        self.unit = np.array([y.std() or 1.0 for y in known])
+        self.tolerance = np.where(self.low == self.high, _TOLERANCE, _LIMIT_TOLERANCE)
+        each = zip(self.outputs, self.low, self.high, self.direction, strict=True)
+        self.ranges = {j: (low, high) for j, low, high, sign in each if low < high and not sign}
 
     def ends(self, predicted: Floats, intervals: Floats | None = None) -> Floats:
         """(row, goal, 2): of intervals (row, output, 2), but of the prediction for a number."""
@@ -91,24 +102,31 @@ class Goals:
         is_number = (self.low == self.high)[:, None]
         return ends if intervals is None else np.where(is_number, ends, intervals[:, self.outputs])
 
+    def _outside(self, ends: Floats) -> Floats:
+        """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
+        below = np.minimum(ends[..., 0] - self.low, 0.0)
+        above = np.maximum(ends[..., 1] - self.high, 0.0)
+        return np.stack([below, above], axis=2) / self.unit[:, None]
+
     def excess(self, ends: Floats) -> Floats:
         """(row, goal): how far ends are too high or, negative, too low, in units.
 
         A target to maximize is always one unit too low.
         """
-        below = np.minimum(ends[..., 0] - self.low, 0.0)
-        above = np.maximum(ends[..., 1] - self.high, 0.0)
-        return np.where(self.direction != 0, -self.direction, (below + above) / self.unit)
+        return np.where(self.direction != 0, -self.direction, self._outside(ends).sum(axis=2))
 
     def miss(self, ends: Floats) -> Floats:
-        """(row,): the largest distance of an end from its goal, in units."""
-        outside = np.maximum(self.low - ends[..., 0], ends[..., 1] - self.high)
-        return (np.maximum(outside, 0.0) / self.unit).max(axis=1)
+        """(row, goal): the distance of the farther end from the goal, in units."""
+        return np.abs(self._outside(ends)).max(axis=2)
+
+    def is_reached(self, ends: Floats) -> Mask:
+        """(row,): whether all goals are reached."""
+        return (self.miss(ends) - self.tolerance).max(axis=1) <= 0.0
 
     def loss(self, ends: Floats) -> Floats:
         """(row,): what is minimized: the miss and, with less weight, values to maximize."""
         value = np.where(self.direction > 0, ends[..., 0], ends[..., 1]) / self.unit
-        return _MISS_WEIGHT * self.miss(ends) - value @ self.direction
+        return _MISS_WEIGHT * self.miss(ends).max(axis=1) - value @ self.direction
 
 
 def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Floats, Floats, Mask]:
@@ -168,8 +186,8 @@ class SearchSpace:
     @cached_property
     def upper(self) -> Floats:
         """(variable,): the largest value of a variable; the least is 0."""
-        n_free = self.is_free.sum()
-        return np.append(np.ones(n_free), np.full(self.system.shape[1] - n_free, np.inf))
+        is_range = (self.high > self.low)[self.is_free].astype(float)
+        return np.append(is_range, np.full(self.system.shape[1] - len(is_range), np.inf))
 
     def error(self, rows: Floats) -> Floats:
         """(row, constraint): the excess of rows over the limits."""
@@ -211,7 +229,7 @@ class SearchSpace:
         values = self.low[free] + variables[:, : free.sum()] * self.width[free]
         values = np.where(self.is_whole[free], np.round(values), values)
         rows[:, free] = np.clip(values, self.low[free], self.high[free])
-        for i in np.flatnonzero(~self._is_feasible(rows)):
+        for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             rows[i, free] = self._nearest(rows[i])
         return rows, self._is_feasible(rows)
 
@@ -222,20 +240,18 @@ class SearchSpace:
 
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
-        free, n = self.is_free, self.is_free.sum()
-        columns, one, none = self.coefficients[:, free], np.eye(n), np.full(2 * n, -np.inf)
-        # the values, and their absolute changes, which are minimized
-        matrix = np.block([[columns, 0 * columns], [one, -one], [-one, -one]])
-        bounds = np.append(self.low[free], np.zeros(n)), np.append(self.high[free], -none[:n])
-        limits = self.limits - self.coefficients @ np.nan_to_num(np.where(free, 0.0, row))
-        least = np.append(np.where(self.is_equation, limits, -np.inf), none)
-        most = np.concatenate([limits, row[free], -row[free]])
+        values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
+        columns, error = self.coefficients[:, self.is_free], self.error(row)
+        # the increases and decreases of the values, whose sum is minimized
         found = milp(
-            np.append(np.zeros(n), 1 / self.width[free]),
-            integrality=np.append(self.is_whole[free], np.zeros(n)),
-            bounds=Bounds(*bounds),
-            constraints=LinearConstraint(matrix, least, most),
+            np.tile(1 / self.width[self.is_free], 2),
+            integrality=np.tile(self.is_whole[self.is_free], 2),
+            bounds=Bounds(0.0, np.append(high - values, values - low)),
+            constraints=LinearConstraint(
+                np.hstack([columns, -columns]), np.where(self.is_equation, -error, -np.inf), -error
+            ),
         )
         if found.x is None:
-            return row[free]
-        return np.where(self.is_whole[free], np.round(found.x[:n]), found.x[:n])
+            return values
+        change = np.subtract(*np.split(found.x, 2))
+        return values + np.where(self.is_whole[self.is_free], np.round(change), change)

@@ -36,13 +36,14 @@ class Search:
     def descend(
         self, rows: Floats, moving: Mask, predict: Predict, n_steps: int
     ) -> tuple[Floats, Floats]:
-        """Rows that are moved to the goals, and their (row, goal, 2) ends.
+        """The rows, then the rows as moved to the goals, and the (row, goal, 2) ends of both.
 
         `moving` (row, variable) are the variables that may change. A step that is no improvement is
         repeated with less length.
         """
         space, unit = self.space, self.goals.unit
-        rows, ends = rows.copy(), predict(rows)
+        starts, first_ends = rows, predict(rows)
+        rows, ends = starts.copy(), first_ends.copy()
         loss, slopes = self._loss(rows, ends), self._gradients(rows)
         correction, radius = np.zeros_like(slopes), np.full(len(rows), _RADIUS)
         least = -np.inf if self.goals.direction.any() else 0.0
@@ -74,7 +75,7 @@ class Search:
             radius[failed] = np.minimum(radius[failed], largest[~better]) / 3
             is_done = (radius[active] < _LEAST_RADIUS) | (better & (gain < _CONVERGED))
             active = active[~is_done & (loss[active] > least)]
-        return rows, ends
+        return np.concatenate([starts, rows]), np.concatenate([first_ends, ends])
 
     def _loss(self, rows: Floats, ends: Floats) -> Floats:
         loss = self.goals.loss(ends)
@@ -93,7 +94,7 @@ class Search:
         values = self.approximate(np.concatenate([rows, moved.reshape(-1, rows.shape[1])]))
         here, there = np.split(values.mean(axis=2) / self.goals.unit, [len(rows)])
         slopes = np.zeros((len(rows), len(self.goals.unit), len(space.upper)))
-        there = there.reshape(len(rows), len(free), -1)
+        there = there.reshape(len(rows), len(free), len(self.goals.unit))
         slopes[..., : len(free)] = ((there - here[:, None]) / step[..., None]).transpose(0, 2, 1)
         return slopes
 
@@ -113,7 +114,7 @@ class Search:
 
 
 def select_different(rows: Floats, order: Indices, n: int, gap: float) -> Indices:
-    """The first n rows in this order that differ by a gap in some column, or by less if they must.
+    """The first n rows, in order, that differ by a gap in some column, or by less if they must.
 
     >>> rows = np.array([[0.0], [0.01], [0.5], [1.0]])
     >>> select_different(rows, np.arange(4), 3, 0.25)
@@ -126,4 +127,4 @@ def select_different(rows: Floats, order: Indices, n: int, gap: float) -> Indice
             if len(selected) < n and differences.min(initial=np.inf) > gap:
                 selected.append(int(i))
         gap /= 2
-    return np.array(selected, dtype=np.intp)
+    return order[np.isin(order, selected)]

@@ -13,10 +13,10 @@ from sklearn.utils import check_random_state
 from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
-from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints
+from twinned.inverse.problem import Goals, SearchSpace, check_end, find_columns, parse_constraints
 from twinned.inverse.search import Search, select_different
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
-from twinned.rows.validation import check_integer, check_real
+from twinned.rows.validation import check_integer
 
 _N_STARTS = 64  # different known rows that are moved by the approximation of the model
 _APPROXIMATE_STEPS, _STEPS = 40, 12
@@ -53,16 +53,18 @@ def solve(
         The wanted value or range: a number, `(low, high)` or `"40..60"`, `">= 60"`, `"<= 5"`,
         `"max"` or `"min"`. For a model of several targets, a dict with one of these for some or all
         of them, by name; the others are not restricted. A number is reached if the prediction
-        differs by at most 1 % of the standard deviation of the known values.
+        differs by at most 1 % of the standard deviation of the known values. Numbers of over a
+        million times the known values are refused.
     near : dict, Series, or table or array of one row, default=None
-        The row that is to be changed: solutions change it little. Some change one column only.
-        Without it, solutions are those that the model predicts with the smallest expected error.
+        The row that is to be changed: solutions change it little. Some change one column only. For
+        `"max"` and `"min"`, it is only one of the rows from which the search starts. Without it,
+        solutions are those that the model predicts with the smallest expected error.
     fixed : sequence of str or dict, default=None
         Columns that keep the value of `near`, or that of the known row from which a solution
         starts; or a dict with the values of columns, of which None is the former.
     bounds : dict, default=None
-        `(low, high)` of numeric columns by name, where None is no change of that end. By default
-        the ranges of the known rows.
+        `(low, high)` of numeric columns by name, where None is no change of that end; equal ends
+        are the value. By default the ranges of the known rows.
     constraints : str or sequence of str, default=None
         Linear equations and inequalities of numeric columns, such as `"a + b + c = 100"` or
         `"2 a - b <= 5"`.
@@ -115,25 +117,27 @@ def solve(
         intervals = None if confidence is None else forward.predict_interval(rows, confidence)
         return goals.ends(forward.predict(rows), intervals)
 
-    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), origin)
-    rows, moving = _starts(forward, search, values, rng)
+    pull = None if goals.direction.any() else origin
+    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), pull)
+    rows, moving = _starts(forward, search, origin, values, rng)
     rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
-    n_candidates = max(BLOCK_ROWS, 3 * n)
-    chosen = select_different(
-        rows / space.width, _order(forward, search, rows, ends), n_candidates, _GAP
-    )
+    n_candidates, order = max(BLOCK_ROWS, 3 * n), _order(forward, goals, origin, rows, ends)
+    chosen = select_different(rows / space.width, order, n_candidates, _GAP)
     if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
         moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
-    rows, ends = search.descend(rows[chosen], moving[chosen], predict, _STEPS)
-    order = _order(forward, search, rows, ends)
-    if (goals.miss(ends)[order] > goals.tolerance).all():
+    moving = np.tile(moving, (2, 1))[chosen]
+    rows, ends = search.descend(rows[chosen], moving, predict, _STEPS)
+    order = _order(forward, goals, origin, rows, ends)
+    is_reached = goals.is_reached(ends)
+    if is_reached.any():
+        order = order[is_reached[order]]
+    else:
+        order = order[2 * order >= len(order)]  # only rows as moved
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
-    else:
-        order = order[goals.miss(ends)[order] <= goals.tolerance]
     chosen = select_different(rows / space.width, order, n, _GAP)
-    table = _tabulate(forward, search, rows[chosen], confidence or _CONFIDENCE)
-    return table.assign(reached=goals.miss(ends[chosen]) <= goals.tolerance)
+    table = _tabulate(forward, space, goals, origin, rows[chosen], confidence or _CONFIDENCE)
+    return table.assign(reached=is_reached[chosen])
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -164,14 +168,13 @@ def _fixed_values(forward, fixed, origin):
     given = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
     columns = find_columns(forward.names, list(given), "fixed")
     row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
-    set_values = {name: value for name, value in given.items() if value is not None}
-    encoded = _encode_row(forward, row | set_values, "fixed")
-    values = {}
-    for j, (name, value) in zip(columns, given.items(), strict=True):
-        is_own = origin is None and value is None
-        if np.isnan(encoded[j]) and not is_own:
-            raise ValueError(f"The fixed column {name!r} has no value.")
-        values[j] = None if is_own else encoded[j]
+    given_values = {name: value for name, value in given.items() if value is not None}
+    encoded = _encode_row(forward, row | given_values, "fixed")
+    is_own = [origin is None and value is None for value in given.values()]
+    values = {j: None if own else encoded[j] for j, own in zip(columns, is_own, strict=True)}
+    for j, value in values.items():
+        if value is not None and np.isnan(value):
+            raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")
     return values
 
 
@@ -184,53 +187,53 @@ def _make_space(forward, values, bounds, constraints):
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        if len(bounds[name]) != 2:
-            raise ValueError(f"bounds of {name!r} must be (low, high), not {bounds[name]!r}.")
-        known_ends, what = (low[j], high[j]), f"bounds of {name!r}"
-        pairs = zip(bounds[name], known_ends, strict=True)
-        low[j], high[j] = (known if end is None else check_real(what, end) for end, known in pairs)
+        what, ends = f"bounds of {name!r}", bounds[name]
+        if len(ends) != 2:
+            raise ValueError(f"{what} must be (low, high), not {ends!r}.")
+        low[j] = low[j] if ends[0] is None else check_end(what, ends[0], known[:, j])
+        high[j] = high[j] if ends[1] is None else check_end(what, ends[1], known[:, j])
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
             raise ValueError(f"{what}: {low[j]:g} is larger than {high[j]:g}.")
-    for j, name in enumerate(names):
-        if schema.kinds[j] != NUMERIC and (name in bounds or linear[0][:, j].any()):
-            raise ValueError(f"Bounds and constraints need numeric columns, which {name!r} is not.")
-    is_free = np.isin(np.arange(len(names)), list(values), invert=True) & (high > low)
+    for j in schema.categorical:
+        if names[j] in bounds or linear[0][:, j].any():
+            what = f"which {names[j]!r} is not"
+            raise ValueError(f"Bounds and constraints need numeric columns, {what}.")
+    is_free = (high > low) | np.isin(names, list(bounds))
+    is_free[list(values)] = False
     return SearchSpace(low, high, is_free, is_whole, *linear)
 
 
 # --- search ---------------------------------------------------------------------------------------
 
 
-def _starts(forward, search, values, rng):
+def _starts(forward, search, origin, values, rng):
     """Rows from which the search starts, and (row, variable) the variables that may change.
 
     They are different known rows whose value is near the target. If a row is given, they are also
     those nearest to it, and the row itself: with all columns free, with one of them, and with each
     other category.
     """
-    space, goals, origin = search.space, search.goals, search.near
+    space, goals, n_free = search.space, search.goals, search.space.is_free.sum()
     usable = ~np.isnan(forward.known[:, list(values)]).any(axis=1)
     known = _fill(forward.known, forward, space)[usable]
-    loss = goals.loss(goals.ends(forward.known_y[usable]))
+    loss = goals.loss(search.approximate(known))
     order = np.lexsort((rng.permutation(len(known)), loss))
-    nearest = order[: max(2 * _N_STARTS, len(order) // 3)]
-    rows = [known[select_different(known / space.width, nearest, _N_STARTS, 0.5)]]
-    n_free, n_variables = space.is_free.sum(), len(space.upper)
-    moving = np.ones((0, n_variables), dtype=bool)
+    best = order[: max(2 * _N_STARTS, len(order) // 3)]
+    rows = [known[select_different(known / space.width, best, _N_STARTS, 0.5)]]
     if origin is not None:
-        moving = np.eye(n_free, n_variables, dtype=bool)
-        moving[:, n_free:] = True  # slacks
-        rows.insert(0, np.repeat(origin[None], n_free + 1, axis=0))
-        rows.append(known[np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]])
+        nearest = np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]
+        rows = [np.repeat(origin[None], n_free + 1, axis=0), *rows, known[nearest]]
         for j in set(forward.schema.categorical) - set(values):
             for code in np.unique(known[:, j]):
                 rows.append(np.where(np.arange(len(origin)) == j, code, origin)[None])
     starts = np.concatenate(rows)
+    moving = np.ones((len(starts), len(space.upper)), dtype=bool)
+    if origin is not None:
+        moving[:n_free, :n_free] = np.eye(n_free)
     for j, value in values.items():
         starts[:, j] = starts[:, j] if value is None else value
-    moving = np.concatenate([moving, np.ones((len(starts) - len(moving), n_variables), dtype=bool)])
     starts, is_possible = space.rows(space.variables(starts), starts)
     if not is_possible.any():
         raise ValueError("No row satisfies the constraints within the bounds and fixed columns.")
@@ -242,38 +245,35 @@ def _fill(rows, forward, space):
     return np.where(np.isnan(rows) & space.is_free, known_medians(forward.known), rows)
 
 
-def _order(forward, search, rows, ends):
+def _order(forward, goals, origin, rows, ends):
     """The rows in the order of preference: those that reach the goals, and those applicable first.
 
-    Then those nearest to the given row or with the least expected error, or best where the target
-    is maximized.
+    Then those nearest to the given row or with the least expected error. Where a target is
+    maximized, the best that reach the other goals are first.
     """
-    goals = search.goals
-    loss, miss, (preference, classes) = goals.loss(ends), goals.miss(ends), forward.rate(rows)
-    if search.near is not None:
-        preference = forward.distances(rows, search.near[None])[:, 0]
-    is_reached = miss <= goals.tolerance
-    preference = np.where(is_reached & ~goals.direction.any(), preference, loss)
+    is_reached, loss = goals.is_reached(ends), goals.loss(ends)
+    if goals.direction.any():
+        return np.lexsort((loss, ~is_reached))
+    preference, classes = forward.rate(rows)
+    if origin is not None:
+        preference = forward.distances(rows, origin[None])[:, 0]
+    is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    return np.lexsort((preference, is_outside, miss > _EXACT, ~is_reached))
+    preference = np.where(is_reached, preference, loss)
+    return np.lexsort((preference, is_outside, ~is_exact, ~is_reached))
 
 
 # --- result ---------------------------------------------------------------------------------------
 
 
-def _tabulate(forward, search, rows, confidence):
+def _tabulate(forward, space, goals, origin, rows, confidence):
     """The table of solutions, without `reached`."""
-    space, origin = search.space, search.near
-    distances = forward.distances(rows, forward.known)
-    anchors = distances.argmin(axis=1)
-    before, distance = forward.known[anchors], distances.min(axis=1)
-    if origin is not None:
-        before = np.repeat(origin[None], len(rows), axis=0)
-        distance = forward.distances(rows, origin[None])[:, 0]
+    anchors = forward.distances(rows, forward.known).argmin(axis=1)
+    before = forward.known[anchors] if origin is None else np.tile(origin, (len(rows), 1))
     table, earlier = forward.table(rows), forward.table(before)
     for j, name in enumerate(earlier):
         if forward.schema.kinds[j] == NUMERIC:
-            if space.is_whole[j] and not np.isnan(rows[:, j]).any():
+            if space.is_whole[j] and (rows[:, j] == np.round(rows[:, j])).all():
                 table[name] = rows[:, j].astype(int)
             table[f"change of {name}"] = rows[:, j] - before[:, j]
         else:
@@ -281,16 +281,15 @@ def _tabulate(forward, search, rows, confidence):
             table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
     labels = forward.twins[0].anchor_labels_
     table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
-    goals, predicted, intervals = search.goals, forward.predict(rows), None
-    if forward.has_intervals:
-        intervals = forward.predict_interval(rows, confidence)
+    predicted = forward.predict(rows)
+    intervals = forward.predict_interval(rows, confidence) if forward.has_intervals else None
     for output, name in enumerate(forward.target_names):
         end = f"_{name}" if len(forward.target_names) > 1 else ""
         table[f"predicted{end}"] = predicted[:, output]
         if intervals is not None:
             table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
-            for k in np.flatnonzero((np.array(goals.outputs) == output) & goals.has_range):
-                below, within = (forward.predict_cdf(rows, y[k]) for y in (goals.low, goals.high))
+            if output in goals.ranges:
+                below, within = (forward.predict_cdf(rows, y) for y in goals.ranges[output])
                 table[f"probability{end}"] = (within - below)[:, output]
     table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
-    return table.assign(distance=distance)
+    return table.assign(distance=np.diag(forward.distances(rows, before)))

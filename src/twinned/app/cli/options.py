@@ -48,6 +48,7 @@ table_argument = partial(typer.Argument, metavar="TABLE")
 SavedModel = Annotated[
     Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")
 ]
+NearFile = Annotated[Path | None, typer.Option("--near", metavar="FILE")]
 KeyFile = Annotated[
     Path | None,
     advanced_option("--key-file", metavar="FILE", help="File of the secret key of its signature."),
@@ -693,9 +694,7 @@ class SolveOptions(SavedModelOptions):
     """
 
     goal: Annotated[list[str], typer.Option("--goal", metavar="GOAL")]
-    table: Annotated[  # type: ignore[assignment]
-        Path | None, typer.Option("--near", metavar="FILE")
-    ] = None
+    table: NearFile = None  # type: ignore[assignment]
     fix: Annotated[list[str] | None, column_option("--fix")] = None
     bounds: Annotated[list[str] | None, typer.Option("--bounds", metavar="COLUMN:LOW..HIGH")] = None
     sum_to: Annotated[list[str] | None, typer.Option("--sum-to", metavar="COLUMNS=SUM")] = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pandas as pd
@@ -13,37 +12,32 @@ from twinned.app.cli.options import SolveOptions
 from twinned.app.tables.reader import read_table
 from twinned.rows.formatting import format_interval, format_value
 
-_BOUNDS = re.compile(r"(.+):\s*(\S*?)\s*\.\.\s*(\S*)")
-
 
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
     path = options.result_path()
     with messages.print_warnings():
         loaded = prediction.load_twin(options.model, options.key_file)
-    near = None
+    near, names = None, loaded.twin.feature_labels()
     if options.table is not None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
-    arguments = {
-        "target": _goals(options.goal, loaded),
-        "fixed": dict(_fixed(text, loaded.twin.feature_labels()) for text in options.fix or ()),
-        "bounds": dict(map(_range, options.bounds or ())),
-        "constraints": [*map(_sum, options.sum_to or ()), *(options.constraint or ())],
-    }
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
         found = solve(
             loaded.model,
-            **arguments,
+            _goals(options.goal, loaded),
             near=near,
+            fixed=dict(_fixed(text, names) for text in options.fix or ()),
+            bounds=dict(map(_range, options.bounds or ())),
+            constraints=[*map(_sum, options.sum_to or ()), *(options.constraint or ())],
             n=options.n,
             confidence=options.confidence,
             batch=options.batch,
             random_state=options.seed,
         )
     if path is None and not options.as_json:
-        messages.print_result({}, "\n".join(_grid(found, loaded.twin.feature_labels())), False)
+        messages.print_result({}, "\n".join(_grid(found, names)), False)
         return
     columns = {str(name): column.to_numpy() for name, column in found.items()}
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
@@ -80,12 +74,12 @@ def _range(text: str) -> tuple[str, tuple[float | None, float | None]]:
     >>> _range("time:1..8"), _range("time: ..8")
     (('time', (1.0, 8.0)), ('time', (None, 8.0)))
     """
-    match = _BOUNDS.fullmatch(text.strip())
+    name, _, ends = text.rpartition(":")
     try:
-        low, high = (float(end) if end else None for end in match.groups()[1:])  # type: ignore
-    except (AttributeError, ValueError):
+        low, high = (float(end) if end.strip() else None for end in ends.split(".."))
+    except ValueError:
         raise ValueError(f"--bounds must be such as time:1..8, not {text!r}.") from None
-    return match[1].strip(), (low, high)  # type: ignore[index]
+    return name.strip(), (low, high)
 
 
 def _sum(text: str) -> str:
