@@ -139,6 +139,15 @@ def test_maximum_and_minimum(blend, table):
     assert solve(blend, "min", n=1)["predicted"][0] <= predicted.min() + 0.05
 
 
+def test_a_goal_is_reached_also_if_only_far_from_the_given_row(blend):
+    fixed = ["passes", "solvent"]
+    row = {"heat": 3.0, "passes": 4, "solvent": "oil"}
+    options = {"near": row, "fixed": fixed, "n": 1, "confidence": 0.9}
+    best = solve(blend, "max", **options).iloc[0]
+    found = solve(blend, f">= {best['lower'] - 1e-4}", **options)
+    assert found["reached"].all()
+
+
 def test_constraints_hold_exactly(linear):
     sums = ["cement + ash + water = 100", "2 ash - water <= -5"]
     found = solve(linear, 75.0, constraints=sums, n=5)

@@ -82,6 +82,7 @@ def test_file_and_json_are_those_of_solve(twin):
         (["--goal", "12", "--bounds", "time=3"], "--bounds must be such as"),
         (["--goal", "12", "--sum-to", "heat,time"], "--sum-to must be such as"),
         (["--goal", "12", "--sum-to", "heat,time=900"], "No row satisfies"),
+        (["--goal", "12", "--sum-to", "heat,tiem=9"], "--sum-to names 'tiem', which is none of"),
         (["--goal", "12", "--near", "none.csv"], "none.csv"),
         (["--goal", "12", "--confidence", "0.9"], "calibrated"),
     ],

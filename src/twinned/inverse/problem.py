@@ -126,7 +126,7 @@ class Goals:
     def loss(self, ends: Floats) -> Floats:
         """(row,): what is minimized: the miss and, with less weight, values to maximize."""
         value = np.where(self.direction > 0, ends[..., 0], ends[..., 1]) / self.unit
-        return _MISS_WEIGHT * self.miss(ends).max(axis=1) - value @ self.direction
+        return _MISS_WEIGHT * np.linalg.norm(self.miss(ends), axis=1) - value @ self.direction
 
 
 def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Floats, Floats, Mask]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,9 @@ def solve(
         moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
     moving = np.tile(moving, (2, 1))[chosen]
     rows, ends = search.descend(rows[chosen], moving, predict, _STEPS)
+    if pull is not None and not goals.is_reached(ends).any():  # what is wanted is more than near
+        moving = np.tile(moving, (2, 1))
+        rows, ends = replace(search, near=None).descend(rows, moving, predict, _STEPS)
     order = _order(forward, goals, origin, rows, ends)
     is_reached = goals.is_reached(ends)
     if is_reached.any():

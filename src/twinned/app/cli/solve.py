@@ -10,6 +10,7 @@ from twinned import solve
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SolveOptions
 from twinned.app.tables.reader import read_table
+from twinned.inverse.problem import find_columns
 from twinned.rows.formatting import format_interval, format_value
 
 
@@ -30,14 +31,18 @@ def solve_command(options: SolveOptions) -> None:
             near=near,
             fixed=dict(_fixed(text, names) for text in options.fix or ()),
             bounds=dict(map(_range, options.bounds or ())),
-            constraints=[*map(_sum, options.sum_to or ()), *(options.constraint or ())],
+            constraints=[
+                *(_sum(text, names) for text in options.sum_to or ()),
+                *(options.constraint or ()),
+            ],
             n=options.n,
             confidence=options.confidence,
             batch=options.batch,
             random_state=options.seed,
         )
     if path is None and not options.as_json:
-        messages.print_result({}, "\n".join(_grid(found, names)), False)
+        confidence = 0.9 if options.confidence is None else options.confidence
+        messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
         return
     columns = {str(name): column.to_numpy() for name, column in found.items()}
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
@@ -82,19 +87,21 @@ def _range(text: str) -> tuple[str, tuple[float | None, float | None]]:
     return name.strip(), (low, high)
 
 
-def _sum(text: str) -> str:
+def _sum(text: str, names: list[str]) -> str:
     """The constraint of --sum-to.
 
-    >>> _sum("a, b=100")
+    >>> _sum("a, b=100", ["a", "b", "c"])
     'a + b = 100'
     """
-    names, sign, total = text.rpartition("=")
+    given, sign, total = text.rpartition("=")
     if not sign:
         raise ValueError(f"--sum-to must be such as a,b,c=100, not {text!r}.")
-    return f"{' + '.join(name.strip() for name in names.split(','))} = {total.strip()}"
+    columns = [name.strip() for name in given.split(",")]
+    find_columns(names, columns, "--sum-to")
+    return f"{' + '.join(columns)} = {total.strip()}"
 
 
-def _grid(found: pd.DataFrame, names: list[str]) -> list[str]:
+def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]:
     """The lines of a table with one column for each proposal."""
     table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(found))))
     for name in names:
@@ -104,20 +111,23 @@ def _grid(found: pd.DataFrame, names: list[str]) -> list[str]:
         if name.startswith("predicted"):
             ends = [name, *(name.replace("predicted", end, 1) for end in ("lower", "upper"))]
             if ends[1] in found:
-                table.add_row(name, *(format_interval(*row) for row in found[ends].to_numpy()))
+                label = f"{name} ({100 * confidence:g} % interval)"
+                table.add_row(label, *(format_interval(*row) for row in found[ends].to_numpy()))
                 continue
-        if not name.startswith(("lower", "upper", "reached")):
+        if name == "reached":
+            table.add_row(name, *("yes" if value else "no" for value in found[name]))
+        elif not name.startswith(("lower", "upper")):
             table.add_row(name, *(_with_change(value, 0.0) for value in found[name]))
     return messages.table_lines(table)
 
 
 def _with_change(value: Any, change: Any) -> str:
-    """A value and, in brackets, its change.
+    """A value and, in brackets, its change, unless that is missing or rounding error.
 
-    >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 0.0)
+    >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)
     ('150 (+10)', 'oil (air → oil)', '3')
     """
     shown = format_value(value if value is None or isinstance(value, str) else float(value))
-    if not change or change != change:
+    if not change or not (isinstance(change, str) or abs(change) > 1e-6 * abs(value)):
         return shown
     return f"{shown} ({change if isinstance(change, str) else f'{change:+.4g}'})"
