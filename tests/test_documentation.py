@@ -491,6 +491,20 @@ def test_gallery_links_pictures_to_runnable_code():
             assert (ROOT / re.search(r"`(examples/[\w/]+\.py)`", item)[1]).is_file(), item
 
 
+def test_factors_of_inverse_twins_are_those_of_the_benchmark():
+    from benchmarks.inverse import PUBLISHED
+
+    runs = pd.read_csv(ROOT / "benchmarks/results/inverse.csv")
+    means = runs[runs["method"] == "inverse twin"].groupby("problem")["mse"].mean()
+    factors = [PUBLISHED[problem][2] / mse for problem, mse in means.items()]
+    text = f"below the published figure for data on all nine, by factors of {min(factors):.0f} to "
+    text += f"{max(factors):.0f} in the mean of five draws"
+    assert len(factors) == 9
+    assert min(factors) > 1
+    page = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
+    assert text in " ".join(page.split())
+
+
 def test_results_of_batches_are_those_of_the_benchmark():
     """Run `python -m benchmarks.batches --only-table --page` where this fails."""
     committed = (ROOT / "benchmarks/results/batches.md").read_text(encoding="utf-8")

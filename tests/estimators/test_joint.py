@@ -5,8 +5,8 @@ import pytest
 
 from twinned.fitted.sampling import (
     ErrorFeatures,
-    ErrorProcess,
     JointPrediction,
+    MetricProcess,
     probability_positive,
 )
 from twinned.rows.neighbors import LearnedMetric
@@ -22,7 +22,7 @@ def features(n_rows=6, n_functions=4, seed=0):
         rng.uniform(size=(9, 2)),
     )
     deviations[-1] = 0.0
-    return deviations, rows, known, ErrorFeatures.of(deviations, rows, ErrorProcess(known, METRIC))
+    return deviations, rows, known, ErrorFeatures.of(deviations, rows, MetricProcess(known, METRIC))
 
 
 def matern(a, b):
@@ -52,7 +52,7 @@ def test_correlation_is_the_mean_of_anchors_process_and_independence():
 
 def test_paired_correlation_is_that_of_both_rows_together():
     deviations, rows, known, found = features()
-    other = ErrorFeatures.of(deviations[::-1], rows[::-1], ErrorProcess(known, METRIC))
+    other = ErrorFeatures.of(deviations[::-1], rows[::-1], MetricProcess(known, METRIC))
     both = ErrorFeatures(*(np.concatenate(parts) for parts in zip(found, other, strict=True)))
     n = len(rows)
     expected = both.correlation()[np.arange(n), n + np.arange(n)]
@@ -76,7 +76,7 @@ def test_probability_without_deviation_is_certain(mean, expected):
 def test_coefficients_give_sums_of_conditional_covariances():
     rng = np.random.RandomState(1)
     known, rows, others = (rng.uniform(size=(n, 2)) for n in (9, 4, 6))
-    process, values = ErrorProcess(known, METRIC), rng.normal(size=4)
+    process, values = MetricProcess(known, METRIC), rng.normal(size=4)
     explained = process.explained(METRIC.in_length_scales(rows))
     coefficients = process.coefficients(explained, values)
     to_all = np.array([[matern(x, a) for a in [*known, *rows]] for x in others])

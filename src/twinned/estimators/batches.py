@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from twinned.estimators.several_targets import per_target
-from twinned.fitted.sampling import ErrorFeatures, ErrorProcess, predict_error
+from twinned.fitted.sampling import ErrorFeatures, MetricProcess, predict_error
 from twinned.fitted.twin import Anchors, Queries
 from twinned.models.batches import estimate_offsets
 from twinned.models.gaussian_process import kernel_of_rows
@@ -96,7 +96,7 @@ class BatchMethods:
             std = predict_error(fitted, queries, self.calibration_)[1]
             std = np.clip(std, *(bound * batches.within for bound in _STD_BOUNDS))
         std = np.maximum(std, 1e-140)
-        process = ErrorProcess(anchors.features, anchors.metric)
+        process = MetricProcess(anchors.features, anchors.metric)
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
         correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
         batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)

@@ -34,7 +34,7 @@ MAX_KNOWN = 1000  # known rows by which the process is conditioned
 _JITTER = 1e-8
 
 
-class ErrorProcess:
+class MetricProcess:
     """A Gaussian process with the learned length scales and noise, given known rows.
 
     Covariances are in units of its amplitude. Of more than 1,000 known rows, a fixed random subset
@@ -74,7 +74,7 @@ class ErrorFeatures(NamedTuple):
     variance: Floats  # (row,), of a measurement, in units of the amplitude of the process
 
     @classmethod
-    def of(cls, deviations: Floats, features: Floats, process: ErrorProcess) -> ErrorFeatures:
+    def of(cls, deviations: Floats, features: Floats, process: MetricProcess) -> ErrorFeatures:
         """The features of rows, from (row, function) deviations and encoded features."""
         norm = np.linalg.norm(deviations, axis=1, keepdims=True)
         unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
@@ -180,7 +180,7 @@ def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
     if n_anchors > _MAX_ANCHORS:
         functions = np.sort(np.random.RandomState(0).permutation(n_anchors)[:_MAX_ANCHORS])
     deviations = fitted.deviations(queries, functions)
-    process = ErrorProcess(anchors.features, anchors.metric)
+    process = MetricProcess(anchors.features, anchors.metric)
     return ErrorFeatures.of(deviations, queries.encode().features, process)
 
 

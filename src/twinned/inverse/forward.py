@@ -16,7 +16,7 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import Calibrated, CrossCalibrated
-from twinned.fitted.sampling import ErrorProcess
+from twinned.fitted.sampling import MetricProcess
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import kernel_of_rows
 from twinned.rows.schema import NUMERIC, Floats, Indices
@@ -115,11 +115,11 @@ class ForwardModel:
         return np.sqrt(squares / len(self.twins))
 
     @cached_property
-    def _processes(self) -> list[tuple[FittedTwin, ErrorProcess, Floats, Floats]]:
+    def _processes(self) -> list[tuple[FittedTwin, MetricProcess, Floats, Floats]]:
         """Of each twin, a process of its known rows, the mean of y and the dual coefficients."""
         processes = []
         for fitted in (twin.fitted_ for twin in self.twins):
-            process = ErrorProcess(fitted.anchors.features, fitted.anchors.metric)
+            process = MetricProcess(fitted.anchors.features, fitted.anchors.metric)
             y = self.target.invert_known(fitted.anchors.targets[process.used])
             mean = y.mean(axis=0)
             dual = cho_solve((process.factor, True), y - mean)
