@@ -22,7 +22,7 @@ from twinned.rows.training import TrainingRows, validate_training_rows
 
 # Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
 # its variance that the process of the learned metric explains: the rest is independent.
-_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.9
+_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.99
 
 
 def check_no_batch(
@@ -100,12 +100,9 @@ class BatchMethods:
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
         correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
         batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)
-        # In what remains of the errors, rows with more noise than others count less, but none more
-        # than by the process: errors much larger than expected would become large corrections.
-        noise = np.diag(np.maximum((std / max(batches.within, 1e-140)) ** 2 - 1.0, 0.0))
         root = np.sqrt(rows.variance)
         errors = (y - predicted - batches.offsets[codes]) / root
-        values = _SHARED * np.linalg.solve(correlation + noise, errors) / root
+        values = _SHARED * np.linalg.solve(correlation, errors) / root
         coefficients = process.coefficients(rows.explained, values)
         if (before := self.error_coefficients_) is not None:
             coefficients[: len(before)] += before
