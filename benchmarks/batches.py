@@ -191,8 +191,8 @@ class ShiftedBoosting:
     def predict_new(self, known, X, batch):
         known_X, known_y, known_batch = known
         residual = known_y - self.model_.predict(known_X)
-        covariance = self.batches_.within**2 * np.eye(len(residual))
-        batches, _ = self.batches_.add(list(known_batch), residual, covariance)
+        variance = np.full(len(residual), self.batches_.within**2)
+        batches, _ = self.batches_.add(list(known_batch), residual, variance)
         offsets = dict(zip(batches.names, batches.offsets, strict=True))
         return self.model_.predict(X) + np.array([offsets[name] for name in batch]), None
 

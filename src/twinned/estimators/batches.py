@@ -22,7 +22,7 @@ from twinned.rows.training import TrainingRows, validate_training_rows
 
 # Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
 # its variance that the process of the learned metric explains: the rest is independent.
-_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.99
+_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.98
 
 
 def check_no_batch(
@@ -96,13 +96,17 @@ class BatchMethods:
             std = predict_error(fitted, queries, self.calibration_)[1]
             std = np.clip(std, *(bound * batches.within for bound in _STD_BOUNDS))
         std = np.maximum(std, 1e-140)
+        batches, codes = batches.add(names, y - predicted, std**2)
         process = MetricProcess(anchors.features, anchors.metric)
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
-        correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
-        batches, codes = batches.add(names, y - predicted, correlation * std[:, None] * std)
+        # Correlations without those that rounding makes negative. Rows have at least the mean
+        # variance: a small error where none is expected would become a large one elsewhere.
+        shared, vectors = np.linalg.eigh(rows.process_correlation())
+        correlation = _SHARED * (vectors * np.maximum(shared, 0.0)) @ vectors.T
+        noise = 1 - _SHARED + np.maximum(rows.variance.mean() / rows.variance - 1.0, 0.0)
         root = np.sqrt(rows.variance)
         errors = (y - predicted - batches.offsets[codes]) / root
-        values = _SHARED * np.linalg.solve(correlation, errors) / root
+        values = _SHARED * np.linalg.solve(correlation + np.diag(noise), errors) / root
         coefficients = process.coefficients(rows.explained, values)
         if (before := self.error_coefficients_) is not None:
             coefficients[: len(before)] += before

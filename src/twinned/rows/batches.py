@@ -135,25 +135,20 @@ class BatchOffsets(NamedTuple):
         return offsets, self.widening(np.sqrt(self._variance(counts)))
 
     def add(
-        self, labels: list[str], residual: Floats, covariance: Floats
+        self, labels: list[str], residual: Floats, variance: Floats
     ) -> tuple[BatchOffsets, Indices]:
         """The offsets with further known rows, and the codes of their batches (row,).
 
-        `covariance` (row, row) is that of the errors of the residuals. The mean residual of a batch
-        is that of generalized least squares.
+        `variance` (row,) is that of the errors of the residuals.
         """
         names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
         number = {name: code for code, name in enumerate(names)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
-        n_new = len(names) - len(self.names)
-        counts = np.append(self.counts, np.zeros(n_new))
-        sums = counts * np.append(self.means, np.zeros(n_new))
-        unit = max(self.within**2, 1e-280)
-        for code in np.unique(codes):
-            own = np.flatnonzero(codes == code)
-            weight = np.linalg.solve(covariance[np.ix_(own, own)] / unit, np.ones(len(own)))
-            counts[code] += weight.sum()
-            sums[code] += weight @ residual[own]
+        weight = max(self.within**2, 1e-280) / variance
+        before = np.pad(self.counts, (0, len(names) - len(self.counts)))
+        sums = before * np.pad(self.means, (0, len(names) - len(self.means)))
+        counts = before + np.bincount(codes, weight, len(names))
+        sums += np.bincount(codes, weight * residual, len(names))
         means = sums / np.maximum(counts, 1e-300)
         return self._replace(names=names, means=means, counts=counts), codes
 
