@@ -117,7 +117,7 @@ def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
     better = [name for name in candidates if ratio[name] < 1 - _LEAST_GAIN]
     members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
-    twinning = describe_contribution(contribution, conclusion, kind)
+    twinning = describe_contribution(contribution, conclusion, kind, "only" if twins else "no")
     reason, more = _reason(members, board, error, kind), _skipped_twins(blend, conclusion)
     return Recommendation(members, conclusion, reason, twinning + more)
 
@@ -152,7 +152,8 @@ def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
     names = [name for name in blend.skipped_ if name.partition(":")[0] in _TWINS]
     if not names or conclusion == HELPS:
         return ""
-    return f" Not fitted: {' and '.join(describe_member(name) for name in names)}."
+    described = " and ".join(describe_member(name) for name in names)
+    return f" Not fitted: {described}; a longer time may allow it."
 
 
 def describe_member(label: str) -> str:
@@ -170,14 +171,16 @@ def describe_efforts(labels: Iterable[str]) -> list[str]:
     return [_SUFFIXES] if any(":" in label for label in labels) else []
 
 
-def describe_contribution(parts: Numbers | None, conclusion: str, kind: str = "error") -> str:
-    """Return what twins add to a blend.
+def describe_contribution(
+    parts: Numbers | None, conclusion: str, kind: str = "error", fitted: str = "no"
+) -> str:
+    """Return what twins add to a blend; `fitted` are "no" or "only" twins, without parts.
 
     >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9}, HELPS)
     'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
     """
     if parts is None:
-        return "Whether twinning helps is unknown: either no twin was fitted, or only twins were."
+        return f"Whether twinning helps is unknown: {fitted} twins were fitted."
     ratio = Ratio(*(parts[key] for key in ("ratio", "lower", "upper")))
     if not all(part is not None and math.isfinite(part) for part in ratio):
         return "The blend without twins has no error."
