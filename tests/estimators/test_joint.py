@@ -35,7 +35,7 @@ def test_correlation_is_the_mean_of_anchors_process_and_independence():
     every = [*known, *rows]
     prior = np.array([[matern(a, b) for b in every] for a in every])
     k = len(known)
-    inverse = np.linalg.inv(prior[:k, :k] + (METRIC.noise + 1e-6) * np.eye(k))
+    inverse = np.linalg.inv(prior[:k, :k] + (METRIC.noise + 1e-8) * np.eye(k))
     process = prior[k:, k:] - prior[k:, :k] @ inverse @ prior[:k, k:]
     process += METRIC.noise * np.eye(len(rows))
     process /= np.sqrt(np.outer(np.diag(process), np.diag(process)))
@@ -81,7 +81,7 @@ def test_coefficients_give_sums_of_conditional_covariances():
     coefficients = process.coefficients(explained, values)
     to_all = np.array([[matern(x, a) for a in [*known, *rows]] for x in others])
     prior = np.array([[matern(a, b) for b in known] for a in known])
-    inverse = np.linalg.inv(prior + (METRIC.noise + 1e-6) * np.eye(9))
+    inverse = np.linalg.inv(prior + (METRIC.noise + 1e-8) * np.eye(9))
     to_known = [np.array([[matern(a, b) for b in known] for a in part]) for part in (others, rows)]
     covariance = np.array([[matern(a, b) for b in rows] for a in others])
     covariance -= to_known[0] @ inverse @ to_known[1].T

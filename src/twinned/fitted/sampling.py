@@ -31,8 +31,7 @@ _MAX_ANCHORS = 200
 # over tables are 1.6 for 30 rows and 2.5 for 100 (`benchmarks/results/joint_errors.md`).
 SPREAD_FACTOR = 2.0
 MAX_KNOWN = 1000  # known rows by which the process is conditioned
-# Of covariances, in units of the amplitude: differences of products that are below it are rounding.
-_JITTER = 1e-6
+_JITTER = 1e-8
 
 
 class MetricProcess:
