@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,8 @@ from twinned.app.cli.options import SolveOptions
 from twinned.app.tables.reader import read_table
 from twinned.inverse.problem import find_columns
 from twinned.rows.formatting import format_interval, format_value
+
+_OPTIONS = {"target": "--goal", "fixed": "--fix"}  # others have the name of their argument
 
 
 def solve_command(options: SolveOptions) -> None:
@@ -25,21 +28,10 @@ def solve_command(options: SolveOptions) -> None:
         near = prediction.read_features(loaded, table)
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
-        found = solve(
-            loaded.model,
-            _goals(options.goal, loaded),
-            near=near,
-            fixed=dict(_fixed(text, names) for text in options.fix or ()),
-            bounds=dict(map(_range, options.bounds or ())),
-            constraints=[
-                *(_sum(text, names) for text in options.sum_to or ()),
-                *(options.constraint or ()),
-            ],
-            n=options.n,
-            confidence=options.confidence,
-            batch=options.batch,
-            random_state=options.seed,
-        )
+        try:
+            found = _solve(options, loaded, near)
+        except ValueError as error:
+            raise ValueError(_with_option(str(error))) from error
     if path is None and not options.as_json:
         confidence = 0.9 if options.confidence is None else options.confidence
         messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
@@ -48,6 +40,36 @@ def solve_command(options: SolveOptions) -> None:
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
     summary = messages.counted(len(found), "proposal")
     prediction.output_result(options, path, {}, columns, facts, summary)
+
+
+def _solve(options: SolveOptions, loaded: prediction.LoadedTwin, near: Any) -> pd.DataFrame:
+    names = loaded.twin.feature_labels()
+    sums = [_sum(text, names) for text in options.sum_to or ()]
+    return solve(
+        loaded.model,
+        _goals(options.goal, loaded),
+        near=near,
+        fixed=dict(_fixed(text, names) for text in options.fix or ()),
+        bounds=dict(map(_range, options.bounds or ())),
+        constraints=[*sums, *(options.constraint or ())],
+        n=options.n,
+        confidence=options.confidence,
+        batch=options.batch,
+        random_state=options.seed,
+    )
+
+
+def _with_option(message: str) -> str:
+    """A message of `solve` that begins with the option, where it began with an argument.
+
+    >>> _with_option("fixed names 'heet', which is none of heat, time.")
+    "--fix names 'heet', which is none of heat, time."
+    """
+    return re.sub(
+        r"^(target|near|fixed|bounds|confidence)\b",
+        lambda found: _OPTIONS.get(found[0], f"--{found[0]}"),
+        message,
+    )
 
 
 def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
