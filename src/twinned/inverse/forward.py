@@ -44,16 +44,17 @@ class ForwardModel:
         self.options = {} if batch is None else {"batch": batch}
         self.schema, self.names = twin.schema_, twin.feature_labels()
         self.known = self.twins[0].anchors_X_
-        offsets = [twin.offsets_of(batch, 1)[0] for twin in self.twins]
-        self._offsets = [0.0 if offset is None else offset for offset in offsets]
         self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
 
     @cached_property
     def _known_targets(self) -> list[Floats]:
         """Of each twin, the (row, output) known values, as measured in the batch."""
-        pairs = zip(self.twins, self._offsets, strict=True)
-        known = [twin.fitted_.anchors.targets + offset for twin, offset in pairs]
-        return [self.target.invert_known(targets) for targets in known]
+        known = []
+        for twin in self.twins:
+            offset, _ = twin.offsets_of(self.options.get("batch"), 1)
+            targets = twin.fitted_.anchors.targets + (0.0 if offset is None else offset)
+            known.append(self.target.invert_known(targets))
+        return known
 
     @cached_property
     def known_y(self) -> list[Floats]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -168,6 +168,8 @@ class SearchSpace:
     coefficients: Floats  # (constraint, feature)
     limits: Floats  # (constraint,)
     is_equation: Mask  # (constraint,)
+    # results of `_nearest` by rows: a search returns to the same whole numbers
+    _nearest_values: dict[bytes, Floats] = field(default_factory=dict)
 
     @cached_property
     def width(self) -> Floats:
@@ -195,14 +197,10 @@ class SearchSpace:
         """(row, constraint): the excess of rows over the limits."""
         return np.nan_to_num(rows) @ self.coefficients.T - self.limits
 
-    def _error(self, rows: Floats) -> Floats:
-        """(row, constraint): how far rows violate the constraints."""
-        excess = self._excess(rows)
-        return np.where(self.is_equation, excess, np.maximum(excess, 0.0))
-
     def missing(self, rows: Floats) -> Floats:
         """(row, constraint): the change of the equations by which rows satisfy them."""
-        return -self._error(rows) / self._units
+        excess = self._excess(rows)
+        return -np.where(self.is_equation, excess, np.maximum(excess, 0.0)) / self._units
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): columns in their ranges, and slacks, which are not negative."""
@@ -218,12 +216,11 @@ class SearchSpace:
         The last equations are those of the space, which hold where not all can. Variables with the
         (row, variable) weight 0 do not change, but by `base`.
         """
-        weight, diagonal = weight.copy(), np.arange(system.shape[1])
-        share = np.where(diagonal < len(diagonal) - len(self.limits), _GOAL_RIDGE, 0.0)
+        n_goals, weight = system.shape[1] - len(self.limits), weight.copy()
+        ridge = np.diag([_GOAL_RIDGE] * n_goals + [0.0] * len(self.limits))
         for _ in range(_MAX_PASSES):
             matrix = (system * weight[:, None]) @ system.transpose(0, 2, 1)
-            matrix[:, diagonal, diagonal] *= 1.0 + share
-            matrix[:, diagonal, diagonal] += _RIDGE
+            matrix = matrix * (1.0 + ridge) + _RIDGE * np.eye(len(ridge))
             missing = wanted[..., None] - system @ base[..., None]
             solved = np.linalg.solve(matrix, missing)
             change = base + weight * (system.transpose(0, 2, 1) @ solved)[..., 0]
@@ -253,11 +250,6 @@ class SearchSpace:
             rows[i, free] = self._nearest_values[key]
         return rows, self._is_feasible(rows)
 
-    @cached_property
-    def _nearest_values(self) -> dict[bytes, Floats]:
-        """Results of `_nearest` by rows: the search returns to the same whole numbers."""
-        return {}
-
     def _corrected(self, rows: Floats) -> Floats:
         """Rows with changes of fractions that satisfy the constraints, where these suffice."""
         free, n_free = self.is_free, self.is_free.sum()
@@ -273,7 +265,7 @@ class SearchSpace:
         return rows
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        return np.abs(self._error(rows)).max(axis=1, initial=0.0) <= _FEASIBLE
+        return np.abs(self.missing(rows) * self._units).max(axis=1, initial=0.0) <= _FEASIBLE
 
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""

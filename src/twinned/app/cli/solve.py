@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -14,7 +16,9 @@ from twinned.app.tables.reader import read_table
 from twinned.inverse.problem import find_columns
 from twinned.rows.formatting import format_interval, format_value
 
-_OPTIONS = {"target": "--goal", "fixed": "--fix"}  # others have the name of their argument
+_OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
+_OPTIONS |= {"confidence": "--confidence"}
+_ARGUMENT = re.compile(rf"^({'|'.join(_OPTIONS)})\b")
 
 
 def solve_command(options: SolveOptions) -> None:
@@ -26,12 +30,21 @@ def solve_command(options: SolveOptions) -> None:
     if options.table is not None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
-    with messages.print_warnings(), messages.progress_bar() as begin_step:
+    sums = [_sum(text, names) for text in options.sum_to or ()]
+    with messages.print_warnings(), messages.progress_bar() as begin_step, _naming_options():
         begin_step("searching")
-        try:
-            found = _solve(options, loaded, near)
-        except ValueError as error:
-            raise ValueError(_with_option(str(error))) from error
+        found = solve(
+            loaded.model,
+            _goals(options.goal, loaded),
+            near=near,
+            fixed=dict(_fixed(text, names) for text in options.fix or ()),
+            bounds=dict(map(_range, options.bounds or ())),
+            constraints=[*sums, *(options.constraint or ())],
+            n=options.n,
+            confidence=options.confidence,
+            batch=options.batch,
+            random_state=options.seed,
+        )
     if path is None and not options.as_json:
         confidence = 0.9 if options.confidence is None else options.confidence
         messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
@@ -42,34 +55,13 @@ def solve_command(options: SolveOptions) -> None:
     prediction.output_result(options, path, {}, columns, facts, summary)
 
 
-def _solve(options: SolveOptions, loaded: prediction.LoadedTwin, near: Any) -> pd.DataFrame:
-    names = loaded.twin.feature_labels()
-    sums = [_sum(text, names) for text in options.sum_to or ()]
-    return solve(
-        loaded.model,
-        _goals(options.goal, loaded),
-        near=near,
-        fixed=dict(_fixed(text, names) for text in options.fix or ()),
-        bounds=dict(map(_range, options.bounds or ())),
-        constraints=[*sums, *(options.constraint or ())],
-        n=options.n,
-        confidence=options.confidence,
-        batch=options.batch,
-        random_state=options.seed,
-    )
-
-
-def _with_option(message: str) -> str:
-    """A message of `solve` that begins with the option, where it began with an argument.
-
-    >>> _with_option("fixed names 'heet', which is none of heat, time.")
-    "--fix names 'heet', which is none of heat, time."
-    """
-    return re.sub(
-        r"^(target|near|fixed|bounds|confidence)\b",
-        lambda found: _OPTIONS.get(found[0], f"--{found[0]}"),
-        message,
-    )
+@contextmanager
+def _naming_options() -> Iterator[None]:
+    """Name options in messages of `solve` that begin with its arguments."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(_ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(error))) from error
 
 
 def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
