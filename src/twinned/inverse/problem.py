@@ -33,6 +33,7 @@ _FEASIBLE = 1e-9  # largest error of a constraint
 _RIDGE = 1e-12  # of equations that determine the change
 _GOAL_RIDGE = 1e-6  # of those of goals, relative
 _MAX_PASSES = 8  # in which variables reach their bounds
+_CORRECTIONS = 2  # of fractions; the second one is that of rounding errors
 
 
 def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> list[int]:
@@ -235,34 +236,28 @@ class SearchSpace:
     def rows(self, variables: Floats, rows: Floats) -> tuple[Floats, Mask]:
         """Rows with the values of variables, and whether each satisfies the constraints.
 
-        Where rounding to whole numbers or `rows` violate them, the nearest that satisfy them.
+        Where rounding to whole numbers or `rows` violate them, fractions change as little as is
+        needed; where that is not enough, the row is the nearest that satisfies them.
         """
-        free, rows = self.is_free, rows.copy()
-        values = self.low[free] + variables[:, : free.sum()] * self.width[free]
-        values = np.where(self.is_whole[free], np.round(values), values)
-        rows[:, free] = np.clip(values, self.low[free], self.high[free])
-        wrong = np.flatnonzero(~self._is_feasible(rows) & free.any())
-        rows[wrong] = self._corrected(rows[wrong])
-        for i in wrong[~self._is_feasible(rows[wrong])]:
+        free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
+        weight = np.append(~self.is_whole[free], np.ones(len(self.upper) - n_free))
+        weight = np.tile(weight, (len(rows), 1))
+        system = np.broadcast_to(self.system, (len(rows), *self.system.shape))
+        for _ in range(_CORRECTIONS + 1):
+            values = self.low[free] + variables[:, :n_free] * self.width[free]
+            values = np.where(self.is_whole[free], np.round(values), values)
+            rows[:, free] = np.clip(values, self.low[free], self.high[free])
+            if self._is_feasible(rows).all():
+                break
+            variables, nothing = self.variables(rows), np.zeros_like(variables)
+            wanted = self.missing(rows)
+            variables += self.smallest_change(variables, system, wanted, weight, nothing)
+        for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             key = rows[i].tobytes()
             if key not in self._nearest_values:
                 self._nearest_values[key] = self._nearest(rows[i])
             rows[i, free] = self._nearest_values[key]
         return rows, self._is_feasible(rows)
-
-    def _corrected(self, rows: Floats) -> Floats:
-        """Rows with changes of fractions that satisfy the constraints, where these suffice."""
-        free, n_free = self.is_free, self.is_free.sum()
-        system = np.broadcast_to(self.system, (len(rows), *self.system.shape))
-        is_fraction = np.append(~self.is_whole[free], np.ones(len(self.upper) - n_free))
-        weight = np.tile(is_fraction, (len(rows), 1))
-        for _ in range(2):  # the second corrects rounding errors
-            variables, wanted = self.variables(rows), self.missing(rows)
-            base = np.zeros_like(variables)
-            change = self.smallest_change(variables, system, wanted, weight, base)[:, :n_free]
-            moved = rows[:, free] + change * self.width[free]
-            rows[:, free] = np.clip(moved, self.low[free], self.high[free])
-        return rows
 
     def _is_feasible(self, rows: Floats) -> Mask:
         return np.abs(self.missing(rows) * self._units).max(axis=1, initial=0.0) <= _FEASIBLE

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
@@ -18,7 +16,6 @@ from twinned.rows.formatting import format_interval, format_value
 
 _OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
 _OPTIONS |= {"confidence": "--confidence"}
-_ARGUMENT = re.compile(rf"^({'|'.join(_OPTIONS)})\b")
 
 
 def solve_command(options: SolveOptions) -> None:
@@ -31,20 +28,24 @@ def solve_command(options: SolveOptions) -> None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
     sums = [_sum(text, names) for text in options.sum_to or ()]
-    with messages.print_warnings(), messages.progress_bar() as begin_step, _naming_options():
+    with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
-        found = solve(
-            loaded.model,
-            _goals(options.goal, loaded),
-            near=near,
-            fixed=dict(_fixed(text, names) for text in options.fix or ()),
-            bounds=dict(map(_range, options.bounds or ())),
-            constraints=[*sums, *(options.constraint or ())],
-            n=options.n,
-            confidence=options.confidence,
-            batch=options.batch,
-            random_state=options.seed,
-        )
+        try:
+            found = solve(
+                loaded.model,
+                _goals(options.goal, loaded),
+                near=near,
+                fixed=dict(_fixed(text, names) for text in options.fix or ()),
+                bounds=dict(map(_range, options.bounds or ())),
+                constraints=[*sums, *(options.constraint or ())],
+                n=options.n,
+                confidence=options.confidence,
+                batch=options.batch,
+                random_state=options.seed,
+            )
+        except ValueError as error:  # many messages begin with an argument
+            message = re.sub(r"^\w+", lambda word: _OPTIONS.get(word[0], word[0]), str(error))
+            raise ValueError(message) from error
     if path is None and not options.as_json:
         confidence = 0.9 if options.confidence is None else options.confidence
         messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
@@ -53,15 +54,6 @@ def solve_command(options: SolveOptions) -> None:
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
     summary = messages.counted(len(found), "proposal")
     prediction.output_result(options, path, {}, columns, facts, summary)
-
-
-@contextmanager
-def _naming_options() -> Iterator[None]:
-    """Name options in messages of `solve` that begin with its arguments."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(_ARGUMENT.sub(lambda found: _OPTIONS[found[0]], str(error))) from error
 
 
 def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
