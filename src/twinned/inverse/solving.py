@@ -76,7 +76,8 @@ def solve(
         With it, the prediction interval of this confidence must be within the wanted range, not
         only the prediction: its lower end must be at least 60 for `">= 60"`, and is maximized by
         `"max"`. If a number is wanted, it only sets the interval of the result. The model must be
-        calibrated, as an `AutoTwinRegressor` is.
+        calibrated, as an `AutoTwinRegressor` is. Intervals at a maximum or minimum are too
+        optimistic, as the row is chosen by its prediction.
     batch : str, default=None
         Batch in which rows are to be measured, for a model with batches.
     random_state : int, RandomState or None, default=None
