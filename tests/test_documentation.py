@@ -504,6 +504,11 @@ def test_factors_of_inverse_twins_are_those_of_the_benchmark():
     assert min(factors) > 1
     page = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert text in " ".join(page.split())
+    solved = runs[runs["method"] == "solve"].groupby("problem")["mse"].mean()
+    assert all(mse < PUBLISHED[problem][2] for problem, mse in solved.items())
+    below = [str(problem) for problem, mse in solved.items() if mse < PUBLISHED[problem][4]]
+    listed = f"On problems {', '.join(below[:-1])} and {below[-1]} it is also below"
+    assert listed in " ".join(page.split())
 
 
 def test_results_of_batches_are_those_of_the_benchmark():

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import brentq
+from scipy.optimize import brentq, linprog
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
@@ -18,6 +18,8 @@ from twinned import (
     solve,
 )
 from twinned.exceptions import UnreachedTargetWarning
+from twinned.inverse import problem
+from twinned.inverse.forward import ForwardModel
 from twinned.inverse.problem import Goals, SearchSpace, parse_constraints, parse_goal
 from twinned.inverse.search import select_different
 
@@ -157,6 +159,19 @@ def test_constraints_hold_exactly(linear):
     assert (found[PARTS].max() - found[PARTS].min()).max() > 2
 
 
+def test_closest_rows_of_an_impossible_goal_with_equations(linear, monkeypatch):
+    """They are those of a linear program, and no row needs an integer program."""
+    monkeypatch.setattr(problem, "milp", None)
+    known, total = linear.anchors_X_, "cement + ash + water = 100"
+    with pytest.warns(UnreachedTargetWarning):
+        found = solve(linear, ">= 900", constraints=[total, total, "ash <= 50"], n=1)
+    ranges = np.column_stack([known.min(axis=0), known.max(axis=0)])
+    ranges[1, 1] = 50
+    best = linprog([-1, -2, 0], A_eq=np.ones((1, 3)), b_eq=[100], bounds=ranges)
+    np.testing.assert_allclose(found[PARTS].to_numpy()[0], best.x, atol=1e-3)
+    assert abs(found[PARTS].to_numpy()[0].sum() - 100) <= 1e-9
+
+
 def test_whole_numbers_with_an_equation_stay_whole():
     rng = np.random.RandomState(0)
     X = pd.DataFrame(rng.multinomial(100, [0.5, 0.3, 0.2], 60), columns=PARTS)
@@ -165,6 +180,18 @@ def test_whole_numbers_with_an_equation_stay_whole():
     assert (found[PARTS].sum(axis=1) == 100).all()
     assert found["reached"].all()
     assert all(found[name].dtype.kind == "i" for name in PARTS)
+
+
+def test_known_values_and_approximation_have_the_offset_of_the_batch():
+    X = np.random.RandomState(0).uniform(size=(60, 2))
+    batch = np.where(np.arange(60) % 2, "new", "old")
+    y = 3 * X[:, 0] + X[:, 1] + 50 * (batch == "new")
+    twin = TwinRegressor(Ridge(1e-6), pairs=10, random_state=0).fit(X, y, batch=batch)
+    for name in ("new", "old"):
+        forward = ForwardModel(twin, name)
+        predicted = twin.predict(X, batch=name)
+        np.testing.assert_allclose(forward.known_y[0], predicted, atol=0.1)
+        np.testing.assert_allclose(forward.approximate(X)[:, 0], predicted, atol=0.1)
 
 
 @pytest.mark.slow
@@ -216,7 +243,7 @@ def test_unreachable_target_returns_the_closest_rows(blend):
         ({"fixed": ["time"]}, "fixed names 'time'"),
         ({"near": {"heat": 1.0}}, "near has no value of 'passes'"),
         ({"near": {"heat": 1.0, "time": 2}}, "near names 'time'"),
-        ({"fixed": {"solvent": "acid"}}, "category of 'solvent' that no known row has"),
+        ({"fixed": {"solvent": "acid"}}, "no known row has; known are air, oil, water"),
         ({"bounds": {"solvent": (0, 1)}}, "'solvent' is not"),
         ({"bounds": {"heat": (3, 1)}}, "3 is larger than 1"),
         ({"constraints": "heat + time = 3"}, "A constraint has the form"),

@@ -76,15 +76,17 @@ def test_file_and_json_are_those_of_solve(twin):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--goal", "much"], "target must be"),
+        (["--goal", "much"], "--goal must be"),
         (["--goal", "1", "--goal", "2"], "one target"),
-        (["--goal", "12", "--fix", "heet"], "fixed names 'heet'"),
+        (["--goal", "12", "--fix", "heet"], "--fix names 'heet', which is none of heat"),
+        (["--goal", "12", "--fix", "solvent=acid"], "known row has; known are oil, water."),
+        (["--goal", "12", "--bounds", "time:3..1"], "--bounds of 'time': 3 is larger than 1"),
         (["--goal", "12", "--bounds", "time=3"], "--bounds must be such as"),
         (["--goal", "12", "--sum-to", "heat,time"], "--sum-to must be such as"),
         (["--goal", "12", "--sum-to", "heat,time=900"], "No row satisfies"),
         (["--goal", "12", "--sum-to", "heat,tiem=9"], "--sum-to names 'tiem', which is none of"),
         (["--goal", "12", "--near", "none.csv"], "none.csv"),
-        (["--goal", "12", "--confidence", "0.9"], "calibrated"),
+        (["--goal", "12", "--confidence", "0.9"], "--confidence needs a calibrated"),
     ],
 )
 def test_errors_in_one_line(twin, options, message):

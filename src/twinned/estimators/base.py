@@ -23,10 +23,7 @@ from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import Floats, Indices, TableSchema, row_labels, storable_labels
 from twinned.rows.training import TrainingRows
-from twinned.rows.validation import (
-    validate_table,
-    validate_target,
-)
+from twinned.rows.validation import validate_table, validate_target
 
 
 class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):

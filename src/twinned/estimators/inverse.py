@@ -12,7 +12,7 @@ it led to, with the prediction of a forward model as the target there.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,19 +46,6 @@ _POWERS = (1e-3, 0.5, 1.0, 1.999)  # of a positive target; nearly 0 is the logar
 _ANCHORS_PER_INPUT = 10  # that is returned by `predict_branches`, or that are tried for `near`
 _LEAST_TOLERANCE = 1e-4  # squared, in variances of the targets
 _SAME = 0.1  # inputs that are nearer by the learned metric are the same
-
-
-class Candidates(NamedTuple):
-    """Inputs for wanted targets, one from each anchor, with (query, anchor) as leading axes."""
-
-    anchors: Indices
-    X: Floats  # (query, anchor, feature)
-    scaled: Floats  # (query, anchor, output): forward predictions of scaled targets
-    errors: Floats  # mean squared errors of these
-
-    def take(self, query: int, chosen: Any) -> Candidates:
-        """Some of the inputs for one query."""
-        return Candidates(*(part[query, chosen] for part in self))
 
 
 @dataclass(eq=False, repr=False)
@@ -217,18 +204,19 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         """
         wanted = self._check_wanted(y)
         if near is None:
-            candidates = self._candidates(wanted, self._nearest_anchors(wanted, self.n_anchors))
-            best = candidates.errors.argmin(axis=1)
+            anchors = self._nearest_anchors(wanted, self.n_anchors)
+            X, _, errors = self._candidates(wanted, anchors)
+            best = errors.argmin(axis=1)
         else:
             point = self.metric_.transform(self._check_near(near, len(wanted)))[:, None]
             anchors = self._nearest_anchors(wanted, _ANCHORS_PER_INPUT * self.n_anchors)
             known = self.metric_.transform(self.anchors_X_)[anchors]
             order = np.linalg.norm(known - point, axis=-1).argsort(axis=1, kind="stable")
             anchors = np.take_along_axis(anchors, order[:, : self.n_anchors], axis=1)
-            candidates = self._candidates(wanted, anchors)
-            distance = np.linalg.norm(self.metric_.transform(candidates.X) - point, axis=-1)
-            best = np.lexsort((distance, np.maximum(candidates.errors, self.tolerance_)))[:, 0]
-        return candidates.X[np.arange(len(wanted)), best]
+            X, _, errors = self._candidates(wanted, anchors)
+            distance = np.linalg.norm(self.metric_.transform(X) - point, axis=-1)
+            best = np.lexsort((distance, np.maximum(errors, self.tolerance_)))[:, 0]
+        return X[np.arange(len(wanted)), best]
 
     def predict_branches(self, y: Any, n: int = 5) -> pd.DataFrame:
         """Several different inputs for each wanted target, the most accurate one first.
@@ -249,21 +237,20 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         """
         wanted, n = self._check_wanted(y), check_integer("n", n)
         anchors = self._nearest_anchors(wanted, max(self.n_anchors, _ANCHORS_PER_INPUT * n))
-        candidates = self._candidates(wanted, anchors)
-        chosen = [candidates.take(i, self._different(candidates, i, n)) for i in range(len(wanted))]
-        anchor, X, scaled, _ = (np.concatenate(part) for part in zip(*chosen, strict=True))
-        query = np.repeat(np.arange(len(wanted)), [len(part.X) for part in chosen])
-        names = vars(self).get("feature_names_in_", [f"x{j}" for j in range(X.shape[1])])
+        X, scaled, errors = self._candidates(wanted, anchors)
+        chosen = [self._different(*both, n) for both in zip(X, errors, strict=True)]
+        query = np.repeat(np.arange(len(wanted)), [len(own) for own in chosen])
+        rows = query, np.concatenate(chosen)
+        names = vars(self).get("feature_names_in_", [f"x{j}" for j in range(X.shape[2])])
         predicted = [f"predicted {name}" for name in self.target_names_] or ["predicted"]
-        table = pd.DataFrame({"query": query, "anchor": anchor})
-        table[[str(name) for name in names]] = X
-        table[predicted] = self.scaling_.invert(scaled)
+        table = pd.DataFrame({"query": query, "anchor": anchors[rows]})
+        table[[str(name) for name in names]] = X[rows]
+        table[predicted] = self.scaling_.invert(scaled[rows])
         return table
 
-    def _different(self, candidates: Candidates, query: int, n: int) -> list[int]:
+    def _different(self, X: Floats, errors: Floats, n: int) -> list[int]:
         """At most n inputs for a query: the best, then the most distant ones that reach it."""
-        errors, points = candidates.errors[query], self.metric_.transform(candidates.X[query])
-        chosen = [int(errors.argmin())]
+        points, chosen = self.metric_.transform(X), [int(errors.argmin())]
         distance = np.where(errors <= self.tolerance_, np.inf, 0.0)
         while len(chosen) < n:
             distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
@@ -277,9 +264,10 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         known = NeighborIndex(self.scaling_.transform(self.anchors_y_), n_jobs=self.n_jobs)
         return known.kneighbors(wanted, min(n, len(self.anchors_y_)))[0]
 
-    def _candidates(self, wanted: Floats, anchors: Indices) -> Candidates:
+    def _candidates(self, wanted: Floats, anchors: Indices) -> tuple[Floats, Floats, Floats]:
         """Inputs for scaled targets (query, output), one from each of (query, anchor).
 
+        Also the forward predictions of scaled targets there, and their mean squared errors.
         The change that the model predicts for no change of the targets is subtracted, so that
         repeated changes end where the forward prediction is the wanted target.
         """
@@ -298,8 +286,7 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
                 break
             for old, new in zip((X, scaled, errors), (moved, reached, squares), strict=True):
                 old[better] = new[better]
-        parts = X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
-        return Candidates(anchors, *parts)
+        return X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
 
     def _predict_scaled(self, X: Floats) -> Floats:
         """(row, output): forward predictions of scaled targets."""

@@ -31,11 +31,7 @@ from twinned.models.resources import limit_threads
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, TableSchema, is_dask, row_labels
-from twinned.rows.validation import (
-    check_bool,
-    check_integer,
-    check_real,
-)
+from twinned.rows.validation import check_bool, check_integer, check_real
 
 
 class TwinMethods(RegressorMixin):

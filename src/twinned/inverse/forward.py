@@ -47,10 +47,19 @@ class ForwardModel:
         self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
 
     @cached_property
+    def _known_targets(self) -> list[Floats]:
+        """Of each twin, the (row, output) known values, as measured in the batch."""
+        known = []
+        for twin in self.twins:
+            offset, _ = twin.offsets_of(self.options.get("batch"), 1)
+            targets = twin.fitted_.anchors.targets + (0.0 if offset is None else offset)
+            known.append(self.target.invert_known(targets))
+        return known
+
+    @cached_property
     def known_y(self) -> list[Floats]:
         """The known values of each output; those of targets may be of different rows."""
-        known = [self.target.invert_known(twin.fitted_.anchors.targets) for twin in self.twins]
-        return [y for values in known for y in values.T]
+        return [y for targets in self._known_targets for y in targets.T]
 
     @cached_property
     def target_names(self) -> list[str]:
@@ -118,9 +127,10 @@ class ForwardModel:
     def _processes(self) -> list[tuple[FittedTwin, MetricProcess, Floats, Floats]]:
         """Of each twin, a process of its known rows, the mean of y and the dual coefficients."""
         processes = []
-        for fitted in (twin.fitted_ for twin in self.twins):
+        for twin, targets in zip(self.twins, self._known_targets, strict=True):
+            fitted = twin.fitted_
             process = MetricProcess(fitted.anchors.features, fitted.anchors.metric)
-            y = self.target.invert_known(fitted.anchors.targets[process.used])
+            y = targets[process.used]
             mean = y.mean(axis=0)
             dual = cho_solve((process.factor, True), y - mean)
             processes.append((fitted, process, mean, dual))

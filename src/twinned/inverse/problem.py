@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,10 @@ _LIMIT_TOLERANCE = 1e-7  # of a limit
 _FAR = 1e6  # a value in units of the largest known one that is a mistake
 _MISS_WEIGHT = 1e3  # of a miss against the value of a target to maximize
 _FEASIBLE = 1e-9  # largest error of a constraint
+_RIDGE = 1e-12  # of equations that determine the change
+_GOAL_RIDGE = 1e-6  # of those of goals, relative
 _MAX_PASSES = 8  # in which variables reach their bounds
+_CORRECTIONS = 2  # of fractions; the second one is that of rounding errors
 
 
 def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> list[int]:
@@ -166,6 +169,8 @@ class SearchSpace:
     coefficients: Floats  # (constraint, feature)
     limits: Floats  # (constraint,)
     is_equation: Mask  # (constraint,)
+    # results of `_nearest` by rows: a search returns to the same whole numbers
+    _nearest_values: dict[bytes, Floats] = field(default_factory=dict)
 
     @cached_property
     def width(self) -> Floats:
@@ -175,12 +180,12 @@ class SearchSpace:
     @cached_property
     def system(self) -> Floats:
         """(constraint, variable): coefficients of the equations of columns and slacks."""
-        columns = (self.coefficients * self.width)[:, self.is_free]
-        return np.concatenate([columns, np.diag(self._units)[:, ~self.is_equation]], axis=1)
+        columns = (self.coefficients * self.width / self._units[:, None])[:, self.is_free]
+        return np.concatenate([columns, np.eye(len(self.limits))[:, ~self.is_equation]], axis=1)
 
     @cached_property
     def _units(self) -> Floats:
-        """(constraint,): the units of slacks, the largest changes by one column."""
+        """(constraint,): by which constraints are divided, the largest changes by one column."""
         return np.abs(self.coefficients * self.width).max(axis=1, initial=1e-9)
 
     @cached_property
@@ -189,14 +194,19 @@ class SearchSpace:
         is_range = (self.high > self.low)[self.is_free].astype(float)
         return np.append(is_range, np.full(self.system.shape[1] - len(is_range), np.inf))
 
-    def error(self, rows: Floats) -> Floats:
+    def _excess(self, rows: Floats) -> Floats:
         """(row, constraint): the excess of rows over the limits."""
         return np.nan_to_num(rows) @ self.coefficients.T - self.limits
+
+    def missing(self, rows: Floats) -> Floats:
+        """(row, constraint): the change of the equations by which rows satisfy them."""
+        excess = self._excess(rows)
+        return -np.where(self.is_equation, excess, np.maximum(excess, 0.0)) / self._units
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): columns in their ranges, and slacks, which are not negative."""
         scaled = (rows - self.low)[:, self.is_free] / self.width[self.is_free]
-        slacks = np.maximum(-self.error(rows) / self._units, 0.0)[:, ~self.is_equation]
+        slacks = np.maximum(-self._excess(rows) / self._units, 0.0)[:, ~self.is_equation]
         return np.concatenate([scaled, slacks], axis=1)
 
     def smallest_change(
@@ -204,13 +214,16 @@ class SearchSpace:
     ) -> Floats:
         """(row, variable): the change within bounds nearest to `base`: system · change = wanted.
 
-        Variables with the (row, variable) weight 0 do not change, but by `base`.
+        The last equations are those of the space, which hold where not all can. Variables with the
+        (row, variable) weight 0 do not change, but by `base`.
         """
-        ridge, weight = 1e-12 * np.eye(system.shape[1]), weight.copy()
+        n_goals, weight = system.shape[1] - len(self.limits), weight.copy()
+        ridge = np.diag([_GOAL_RIDGE] * n_goals + [0.0] * len(self.limits))
         for _ in range(_MAX_PASSES):
             matrix = (system * weight[:, None]) @ system.transpose(0, 2, 1)
+            matrix = matrix * (1.0 + ridge) + _RIDGE * np.eye(len(ridge))
             missing = wanted[..., None] - system @ base[..., None]
-            solved = np.linalg.solve(matrix + ridge, missing)
+            solved = np.linalg.solve(matrix, missing)
             change = base + weight * (system.transpose(0, 2, 1) @ solved)[..., 0]
             moved = np.clip(variables + change, 0.0, self.upper)
             beyond = (np.abs(moved - variables - change) > 1e-12) & (weight > 0)
@@ -223,33 +236,43 @@ class SearchSpace:
     def rows(self, variables: Floats, rows: Floats) -> tuple[Floats, Mask]:
         """Rows with the values of variables, and whether each satisfies the constraints.
 
-        Where rounding to whole numbers or `rows` violate them, the nearest that satisfy them.
+        Where rounding to whole numbers or `rows` violate them, fractions change as little as is
+        needed; where that is not enough, the row is the nearest that satisfies them.
         """
-        free, rows = self.is_free, rows.copy()
-        values = self.low[free] + variables[:, : free.sum()] * self.width[free]
-        values = np.where(self.is_whole[free], np.round(values), values)
-        rows[:, free] = np.clip(values, self.low[free], self.high[free])
+        free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
+        weight = np.append(~self.is_whole[free], np.ones(len(self.upper) - n_free))
+        weight = np.tile(weight, (len(rows), 1))
+        system = np.broadcast_to(self.system, (len(rows), *self.system.shape))
+        for _ in range(_CORRECTIONS + 1):
+            values = self.low[free] + variables[:, :n_free] * self.width[free]
+            values = np.where(self.is_whole[free], np.round(values), values)
+            rows[:, free] = np.clip(values, self.low[free], self.high[free])
+            if self._is_feasible(rows).all():
+                break
+            variables, nothing = self.variables(rows), np.zeros_like(variables)
+            wanted = self.missing(rows)
+            variables += self.smallest_change(variables, system, wanted, weight, nothing)
         for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
-            rows[i, free] = self._nearest(rows[i])
+            key = rows[i].tobytes()
+            if key not in self._nearest_values:
+                self._nearest_values[key] = self._nearest(rows[i])
+            rows[i, free] = self._nearest_values[key]
         return rows, self._is_feasible(rows)
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        error = self.error(rows)
-        excess = np.where(self.is_equation, np.abs(error), error)
-        return excess.max(axis=1, initial=0.0) <= _FEASIBLE
+        return np.abs(self.missing(rows) * self._units).max(axis=1, initial=0.0) <= _FEASIBLE
 
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
         values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
-        columns, error = self.coefficients[:, self.is_free], self.error(row)
+        columns, excess = self.coefficients[:, self.is_free], self._excess(row)
         # the increases and decreases of the values, whose sum is minimized
+        least = np.where(self.is_equation, -excess, -np.inf)
         found = milp(
             np.tile(1 / self.width[self.is_free], 2),
             integrality=np.tile(self.is_whole[self.is_free], 2),
             bounds=Bounds(0.0, np.append(high - values, values - low)),
-            constraints=LinearConstraint(
-                np.hstack([columns, -columns]), np.where(self.is_equation, -error, -np.inf), -error
-            ),
+            constraints=LinearConstraint(np.hstack([columns, -columns]), least, -excess),
         )
         if found.x is None:
             return values

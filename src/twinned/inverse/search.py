@@ -53,7 +53,7 @@ class Search:
                 break
             before, variables = rows[active], space.variables(rows[active])
             linear = slopes[active] + correction[active]
-            change = self._step(before, ends[active], linear, moving[active])
+            change = self._step(before, ends[active], linear, moving[active], radius[active])
             largest = np.abs(change[:, : space.is_free.sum()]).max(axis=1, initial=1e-300)
             change *= np.minimum(1.0, radius[active] / largest)[:, None]
             after, is_possible = space.rows(variables + change, before)
@@ -98,18 +98,24 @@ class Search:
         slopes[..., : len(free)] = ((there - here[:, None]) / step[..., None]).transpose(0, 2, 1)
         return slopes
 
-    def _step(self, rows: Floats, ends: Floats, slopes: Floats, moving: Mask) -> Floats:
-        """(row, variable): the smallest changes, of the rows or of `near`, to the goals."""
+    def _step(
+        self, rows: Floats, ends: Floats, slopes: Floats, moving: Mask, radius: Floats
+    ) -> Floats:
+        """(row, variable): the smallest changes, of the rows or of `near`, to the goals.
+
+        Goals are approached as far as changes of all variables by the (row,) radius lead.
+        """
         space, variables, weight = self.space, self.space.variables(rows), moving.astype(float)
         base = np.zeros_like(variables)
         if self.near is not None:
             base = weight * (space.variables(np.where(space.is_free, self.near, rows)) - variables)
         towards = (slopes @ base[..., None])[..., 0]
         excess = self.goals.excess(ends + (towards * self.goals.unit)[..., None])
+        farthest = radius[:, None] * (np.abs(slopes) @ weight[..., None])[..., 0]
+        excess = np.clip(excess, -farthest, farthest)
         equations = np.broadcast_to(space.system, (len(rows), *space.system.shape))
         system = np.concatenate([slopes, equations], axis=1)
-        error = np.where(space.is_equation, space.error(rows), 0.0)
-        wanted = np.concatenate([towards - excess, -error], axis=1)
+        wanted = np.concatenate([towards - excess, space.missing(rows)], axis=1)
         return space.smallest_change(variables, system, wanted, weight, base)
 
 

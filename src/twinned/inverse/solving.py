@@ -23,6 +23,7 @@ _N_STARTS = 64  # different known rows that are moved by the approximation of th
 _APPROXIMATE_STEPS, _STEPS = 40, 12
 _GAP = 0.2  # by which solutions differ in some column, in its range, where there are enough
 _EXACT = 1e-5  # a miss, in standard deviations of y, that is as good as none
+_MAX_NAMED = 20  # categories in a message
 _CONFIDENCE = 0.9  # of the intervals in the table, unless another is given
 
 
@@ -75,7 +76,8 @@ def solve(
         With it, the prediction interval of this confidence must be within the wanted range, not
         only the prediction: its lower end must be at least 60 for `">= 60"`, and is maximized by
         `"max"`. If a number is wanted, it only sets the interval of the result. The model must be
-        calibrated, as an `AutoTwinRegressor` is.
+        calibrated, as an `AutoTwinRegressor` is. Intervals at a maximum or minimum are too
+        optimistic, as the row is chosen by its prediction.
     batch : str, default=None
         Batch in which rows are to be measured, for a model with batches.
     random_state : int, RandomState or None, default=None
@@ -161,8 +163,10 @@ def _encode_row(forward, row, argument):
     if len(encoded) != 1:
         raise ValueError(f"{argument} must be one row, not {len(encoded)}.")
     for j in forward.schema.categorical:
-        if encoded[0, j] >= len(forward.schema.categories[j]):
-            raise ValueError(f"{argument} has a category of {names[j]!r} that no known row has.")
+        levels = [str(level) for level in forward.schema.categories[j]]
+        if encoded[0, j] >= len(levels):
+            what = f"{argument} has a category of {names[j]!r} that no known row has"
+            raise ValueError(f"{what}; known are {', '.join(levels[:_MAX_NAMED])}.")
     return encoded[0]
 
 

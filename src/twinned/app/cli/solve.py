@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,9 @@ from twinned.app.tables.reader import read_table
 from twinned.inverse.problem import find_columns
 from twinned.rows.formatting import format_interval, format_value
 
+_OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
+_OPTIONS |= {"confidence": "--confidence"}
+
 
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
@@ -23,23 +27,25 @@ def solve_command(options: SolveOptions) -> None:
     if options.table is not None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
+    sums = [_sum(text, names) for text in options.sum_to or ()]
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
-        found = solve(
-            loaded.model,
-            _goals(options.goal, loaded),
-            near=near,
-            fixed=dict(_fixed(text, names) for text in options.fix or ()),
-            bounds=dict(map(_range, options.bounds or ())),
-            constraints=[
-                *(_sum(text, names) for text in options.sum_to or ()),
-                *(options.constraint or ()),
-            ],
-            n=options.n,
-            confidence=options.confidence,
-            batch=options.batch,
-            random_state=options.seed,
-        )
+        try:
+            found = solve(
+                loaded.model,
+                _goals(options.goal, loaded),
+                near=near,
+                fixed=dict(_fixed(text, names) for text in options.fix or ()),
+                bounds=dict(map(_range, options.bounds or ())),
+                constraints=[*sums, *(options.constraint or ())],
+                n=options.n,
+                confidence=options.confidence,
+                batch=options.batch,
+                random_state=options.seed,
+            )
+        except ValueError as error:  # many messages begin with an argument
+            message = re.sub(r"^\w+", lambda word: _OPTIONS.get(word[0], word[0]), str(error))
+            raise ValueError(message) from error
     if path is None and not options.as_json:
         confidence = 0.9 if options.confidence is None else options.confidence
         messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
