@@ -24,6 +24,7 @@ from sklearn.model_selection import HalvingGridSearchCV, KFold
 from paper import harness
 from paper.comparison import published_rmse
 from paper.data import forest_rows, rmse
+from paper.forests import all_pairs
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.pairing.pairs import pair_folds
@@ -46,11 +47,10 @@ def search_rows(dataset, kind, random=False):
     (X, y), _ = forest_rows(dataset, 0, random=random)
     cv = KFold(5)
     if kind != "plain":
-        first, second = np.repeat(np.arange(len(y)), len(y)), np.tile(np.arange(len(y)), len(y))
         if kind == "sound":
-            cv = pair_folds(cv, first, second, y)
-        X = np.column_stack([X[first], X[second], X[first] - X[second]]).astype(np.float32)
-        y = y[first] - y[second]
+            rows = np.arange(len(y))
+            cv = pair_folds(cv, np.repeat(rows, len(y)), np.tile(rows, len(y)), y)
+        X, y = all_pairs(X, y)
     return X, y, cv
 
 

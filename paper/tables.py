@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from paper.forests import forest_errors
 from paper.loop_relabelling import weight_name
 from paper.records import Record
 
@@ -150,7 +151,7 @@ def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
 
 def table5(records: RecordsByStudy) -> pd.DataFrame:
     """The forest and its twin."""
-    return _rows((record, record["result"]) for record in records["forests"])
+    return _rows((record, forest_errors(record)) for record in records["forests"])
 
 
 def _rows(methods: Iterable[tuple[Record, dict[str, float]]]) -> pd.DataFrame:

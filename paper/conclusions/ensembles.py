@@ -18,6 +18,7 @@ from paper.conclusions.measured import (
     percent,
     spread,
 )
+from paper.forests import forest_errors
 
 SIZE = 32  # of the largest ensembles
 NO_GAIN = ["BC", "WN"]  # where the paper finds that twins do not help
@@ -34,7 +35,7 @@ def twin_beats_network(m: Measured) -> Outcome:
 
 def twins_beat_their_base(m: Measured) -> Outcome:
     """One twin against one network, and a twinned forest against a forest: "many" is a majority."""
-    forests = m.means("forests", lambda r: r["result"])
+    forests = m.means("forests", forest_errors)
     gains = {
         "twin networks": 1 - m.twins[1] / m.plain[1],
         "twinned forests": 1 - forests["twinned_rf"] / forests["rf"],
