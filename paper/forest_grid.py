@@ -126,7 +126,9 @@ def grow_tree(columns, y, order, counts, max_depth, n_tried, min_leaf, rng):  # 
         feature[node], threshold[node] = f, low if middle == high else middle
         for p in range(end - start):
             is_left[own[f, p]] = p < n_left
-        partition(own, is_left, buffer)
+        # parts that will not be split need no sorted columns
+        will_split = max(n_left, end - start - n_left) >= max(2, 2 * min_leaf)
+        partition(own if will_split else own[:1], is_left, buffer)
         left[node] = n_nodes
         depth[n_nodes : n_nodes + 2] = depth[node] + 1
         stack.append((n_nodes + 1, start + n_left, end))
@@ -164,7 +166,9 @@ def choose_split(columns, totals, counts, rows, weight, total, features, n_tried
             if p + 1 < min_leaf or len(own) - p - 1 < min_leaf:
                 continue
             # largest where the squares within the two parts are lowest
-            score = left_total**2 / left_weight + (total - left_total) ** 2 / (weight - left_weight)
+            rest_weight, rest_total = weight - left_weight, total - left_total
+            squares = left_total**2 * rest_weight + rest_total**2 * left_weight
+            score = squares / (left_weight * rest_weight)
             if score > best:
                 best, feature, position = score, f, p + 1
     return feature, position
