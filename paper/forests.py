@@ -28,7 +28,8 @@ SEARCHES = {"as_published": "leaking", "modern": "sound", "as_written": "text_so
 VARIANTS = tuple(SEARCHES)
 
 
-METHODS = ("rf", "twinned_rf", "twinned_rf_leaking")
+# without_differences: the features of a pair are those of both samples alone
+METHODS = ("rf", "twinned_rf", "twinned_rf_leaking", "twinned_rf_without_differences")
 
 
 def make_forest(trial: Trial, parameters: dict[str, Any], seed: int) -> RandomForestRegressor:
@@ -61,9 +62,10 @@ def forest_trials(variant: str, dataset: str, split: int, quick: bool) -> list[T
         settings |= {"rows": "random", "rf": found["text_plain"]}
         settings |= {"twinned_rf": found["text_sound"]}
         settings |= {"twinned_rf_leaking": found["text_leaking"]}
-    else:
-        settings |= {"rf": found["plain"], "twinned_rf": found[SEARCHES[variant]]}
-    return [Trial("forests", variant, dataset, split, settings)]
+        return [Trial("forests", variant, dataset, split, settings)]
+    twin = found[SEARCHES[variant]]
+    methods = ({"rf": found["plain"], "twinned_rf": twin}, {METHODS[-1]: twin})
+    return [Trial("forests", variant, dataset, split, settings | own) for own in methods]
 
 
 def run_forests(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
@@ -107,7 +109,14 @@ def forest_error(trial: Trial, name: str, parameters: dict[str, Any]) -> float:
     train, (X_test, y_test) = forest_rows(trial.dataset, trial.split, is_random)
     model: Any = make_forest(trial, parameters, trial.split)
     if name != "rf":
-        model = TwinRegressor(model, pairs="all", symmetric=False, random_state=trial.split)
+        features = "concat" if name == METHODS[-1] else "concat+difference"
+        model = TwinRegressor(
+            model,
+            pairs="all",
+            symmetric=False,
+            pair_features=features,
+            random_state=trial.split,
+        )
     return rmse(model.fit(*train).predict(X_test), y_test)
 
 
