@@ -39,7 +39,8 @@ def search_grid(X: Any, y: Any, n_trees: int, seed: int) -> dict[str, Any]:
     returned.
     """
     scores = grid_scores(X, y, n_trees, seed)
-    return dict(zip(GRID, max(product(*GRID.values()), key=scores.__getitem__), strict=True))
+    best = max(scores, key=scores.__getitem__)
+    return dict(zip(GRID, best, strict=True))
 
 
 def grid_scores(X: Any, y: Any, n_trees: int, seed: int) -> dict[tuple[Any, ...], float]:
@@ -71,7 +72,7 @@ def sort_columns(columns: Any) -> Any:
 
 
 @njit(cache=True)
-def predict_cuts(columns, y, order, train, test, depths, splits, forest, rng):  # type: ignore[no-untyped-def]
+def predict_cuts(columns, y, order, train, test, depths, splits, forest, rng):
     """Return depth × split × test row: the prediction of the forest that is cut there.
 
     `forest` has the number of trees, of the features that are tried and `min_samples_leaf`.
@@ -88,7 +89,7 @@ def predict_cuts(columns, y, order, train, test, depths, splits, forest, rng):  
 
 
 @njit(cache=True)
-def grow_tree(columns, y, order, counts, max_depth, n_tried, min_leaf, rng):  # type: ignore[no-untyped-def]
+def grow_tree(columns, y, order, counts, max_depth, n_tried, min_leaf, rng):
     """Return the nodes of a tree: feature, threshold, left child, value, samples and depth.
 
     `counts` says how often each row was drawn. The right child is next to the left one; leaves have
@@ -139,7 +140,7 @@ def grow_tree(columns, y, order, counts, max_depth, n_tried, min_leaf, rng):  # 
 
 
 @njit(cache=True)
-def choose_split(columns, totals, counts, rows, weight, total, features, n_tried, min_leaf, rng):  # type: ignore[no-untyped-def]
+def choose_split(columns, totals, counts, rows, weight, total, features, n_tried, min_leaf, rng):
     """Return the feature of the best split and the size of its left part, 0 where there is none.
 
     Features are tried in random order: `n_tried` of them, and more until one is not constant.
@@ -175,7 +176,7 @@ def choose_split(columns, totals, counts, rows, weight, total, features, n_tried
 
 
 @njit(cache=True)
-def partition(rows, is_left, buffer):  # type: ignore[no-untyped-def]
+def partition(rows, is_left, buffer):
     """Move the rows of the left part before the others, in the order of each column."""
     for own in rows:
         n_left, n_right = 0, 0
@@ -188,7 +189,7 @@ def partition(rows, is_left, buffer):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def add_cuts(columns, tree, test, depths, splits, predicted):  # type: ignore[no-untyped-def]
+def add_cuts(columns, tree, test, depths, splits, predicted):
     """Add the predictions of a tree that is cut at each depth and number of samples."""
     feature, threshold, left, value, samples, depth = tree
     cut = np.empty((len(left), len(depths), len(splits)))

@@ -111,7 +111,7 @@ def best_neighbors(curves: pd.DataFrame, by: str) -> pd.Series:
 
 
 def table4(records: RecordsByStudy) -> pd.DataFrame:
-    """The twinned forest without loops, and with loops of the Λ chosen for the data set."""
+    """The twinned forest without loops, and with loops of Λ = 0 and of the Λ of the data set."""
     chosen = chosen_loop_weights(records)
     rows = []
     for record in records["semi-supervised-forests"]:
@@ -121,6 +121,7 @@ def table4(records: RecordsByStudy) -> pd.DataFrame:
         methods = {}
         if weight_name(0.0) in loops:  # the Λ of a split may be in two records
             methods["twinned_rf_supervised"] = record["result"]["supervised"]
+            methods["twinned_rf_weight_0"] = loops[weight_name(0.0)]
         if chosen[dataset] in loops:
             methods["twinned_rf_semi_supervised"] = loops[chosen[dataset]]
         rows.append((record, methods))
