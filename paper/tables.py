@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from paper.forests import forest_errors
+from paper.forests import METHODS, forest_errors
 from paper.loop_relabelling import weight_name
 from paper.records import Record
 
@@ -152,7 +152,9 @@ def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
 
 def table5(records: RecordsByStudy) -> pd.DataFrame:
     """The forest and its twin."""
-    return _rows((record, forest_errors(record)) for record in records["forests"])
+    errors = forest_errors(records["forests"])
+    rows = _rows((record, errors(record)) for record in records["forests"])
+    return rows.sort_values("method", key=lambda own: own.map(METHODS.index), kind="stable")
 
 
 def _rows(methods: Iterable[tuple[Record, dict[str, float]]]) -> pd.DataFrame:
