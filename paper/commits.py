@@ -21,6 +21,8 @@ TRAINED = (
 # A commit → an earlier one whose networks are the same to the last bit: twins of all pairs, twins
 # of nearest pairs and plain networks were trained by both on WSB and YH, and compared. The commits
 # 12c6b3d7c106 and 4ea6d67f07aa of some records are not in the history: see 59c58d6 for their code.
+# Nor is 74b108157912, of forests: its code is that of "Compare twinned forests with and without
+# differences as features".
 SAME_TRAINING = dict.fromkeys(("76aeb362b8b5", "12c6b3d7c106"), "32d43efc5553")
 
 

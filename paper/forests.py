@@ -1,24 +1,29 @@
 """Table T5: random forests and their twins on 200 rows of each data set, by default the first.
 
-Hyperparameters were searched once for each data set, on the training rows of seed 0, over the
-author's grid of 54 points (`benchmarks/table5_tuned.py`). `as_published` has those of the author's
-search with its leaking folds of pairs; `modern` those of a sound one, with folds of points.
-`as_written` has random rows and the grid of the text (`benchmarks/forest_search.py`), searched in
-both ways; it has no trials before that search.
+`as_published` searches the author's grid of 54 points on each split, for the forest by five folds
+of rows and for the twin by five folds of pairs, which leak: a pair and its mirror image fall into
+different folds. It also has trials with the points of a search that was made once for each data
+set, on the training rows of split 0 (`benchmarks/table5_tuned.py`), which count where a data set
+does not have the search of each split. `modern` has the points of such a search with folds of
+samples.
+`as_written` has random rows and the grid of the text (`benchmarks/forest_search.py`), searched once
+in both ways; it has no trials before that search.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from paper.data import forest_rows, rmse
-from paper.records import Trial
+from paper.data import Points, forest_rows, rmse
+from paper.records import Record, Trial
 from twinned import TwinRegressor
 
 N_TREES = 100
@@ -26,7 +31,8 @@ SEARCHES = {"as_published": "leaking", "modern": "sound", "as_written": "text_so
 VARIANTS = tuple(SEARCHES)
 
 
-METHODS = ("rf", "twinned_rf", "twinned_rf_leaking")
+# without_differences: the features of a pair are those of both samples alone
+METHODS = ("rf", "twinned_rf", "twinned_rf_leaking", "twinned_rf_without_differences")
 
 
 def make_forest(trial: Trial, parameters: dict[str, Any], seed: int) -> RandomForestRegressor:
@@ -38,44 +44,117 @@ def make_forest(trial: Trial, parameters: dict[str, Any], seed: int) -> RandomFo
 
 @cache
 def tuned_parameters() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return data set → plain, leaking, sound → parameters that the search found."""
+    """Return data set → plain, leaking, sound → parameters that the search of split 0 found."""
     text = Path(__file__).with_name("forest_settings.json").read_text("utf-8")
     parameters: dict[str, dict[str, dict[str, Any]]] = json.loads(text)
     return parameters
 
 
 def forest_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    """Return one trial per split, of the forest and its twin; `quick` has a fifth of the trees."""
+    """Return the trials of the forest and its twins; `quick` has a fifth of the trees."""
+    settings: dict[str, Any] = {"trees": N_TREES // 5 if quick else N_TREES}
     found = tuned_parameters()[dataset]
     if SEARCHES[variant] not in found:
         return []
-    settings: dict[str, Any] = {"trees": N_TREES // 5 if quick else N_TREES}
     if variant == "as_written":
         settings |= {"rows": "random", "rf": found["text_plain"]}
         settings |= {"twinned_rf": found["text_sound"]}
         settings |= {"twinned_rf_leaking": found["text_leaking"]}
+        return [Trial("forests", variant, dataset, split, settings)]
+    twin = found[SEARCHES[variant]]
+    methods: list[dict[str, Any]] = [{"rf": found["plain"], "twinned_rf": twin}]
+    if variant == "as_published":
+        methods += [{"search": "rf"}, {"search": "twinned_rf"}]
     else:
-        settings |= {"rf": found["plain"], "twinned_rf": found[SEARCHES[variant]]}
-    return [Trial("forests", variant, dataset, split, settings)]
+        methods.append({METHODS[-1]: twin})
+    return [Trial("forests", variant, dataset, split, settings | own) for own in methods]
 
 
 def run_forests(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
-    """Yield the test RMSE of the forest and of its twins."""
+    """Yield the test RMSE of the forest and of its twins, and the parameters that were searched."""
     for trial in batch:
         settings = trial.settings
-        result: dict[str, float] = {}
+        result: dict[str, Any] = {}
+        if "search" in settings:
+            name = settings["search"]
+            result["parameters"] = search_parameters(trial)
+            result[name] = forest_error(trial, name, result["parameters"])
         for name in (name for name in METHODS if name in settings):
             # both searches of the twin may have found the same parameters
             is_repeated = "twinned_rf" in result and settings[name] == settings["twinned_rf"]
-            result[name] = result["twinned_rf"] if is_repeated else forest_error(trial, name)
+            result[name] = (
+                result["twinned_rf"] if is_repeated else forest_error(trial, name, settings[name])
+            )
         yield trial, result
 
 
-def forest_error(trial: Trial, name: str) -> float:
-    """Return the test RMSE of the forest or of a twin with the parameters of the trial."""
+def search_parameters(trial: Trial) -> dict[str, Any]:
+    """Return the best point of the author's grid for the training rows of a split."""
+    from paper.forest_grid import search_grid  # which loads numba
+
+    (X, y), _ = forest_rows(trial.dataset, trial.split)
+    if trial.settings["search"] != "rf":
+        X, y = all_pairs(X, y)
+    return search_grid(X, y, trial.settings["trees"], trial.split)
+
+
+def all_pairs(X: Any, y: Any) -> Points:
+    """Return features and differences of all pairs, those of a first sample together."""
+    first, second = np.repeat(np.arange(len(y)), len(y)), np.tile(np.arange(len(y)), len(y))
+    X = np.column_stack([X[first], X[second], X[first] - X[second]]).astype(np.float32)
+    return X, y[first] - y[second]
+
+
+def forest_error(trial: Trial, name: str, parameters: dict[str, Any]) -> float:
+    """Return the test RMSE of the forest or of a twin."""
     is_random = trial.settings.get("rows") == "random"
     train, (X_test, y_test) = forest_rows(trial.dataset, trial.split, is_random)
-    model: Any = make_forest(trial, trial.settings[name], trial.split)
+    model: Any = make_forest(trial, parameters, trial.split)
     if name != "rf":
-        model = TwinRegressor(model, pairs="all", symmetric=False, random_state=trial.split)
+        features = "concat" if name == METHODS[-1] else "concat+difference"
+        model = TwinRegressor(
+            model,
+            pairs="all",
+            symmetric=False,
+            pair_features=features,
+            random_state=trial.split,
+        )
     return rmse(model.fit(*train).predict(X_test), y_test)
+
+
+def forest_errors(records: Sequence[Record]) -> Callable[[Record], dict[str, float]]:
+    """Return a function of a record that returns method → test RMSE.
+
+    Where the records of a data set have the search of each split, it takes these; else those with
+    the parameters of the first split.
+    """
+    once, searched = Counter[str](), Counter[tuple[str, str]]()
+    for record in records:
+        dataset, settings = record["config"]["dataset"], record["config"]["settings"]
+        once[dataset] += "rf" in settings
+        if "search" in settings:
+            searched[dataset, settings["search"]] += 1
+    complete = {cell for cell, count in searched.items() if count >= once[cell[0]]}
+
+    def errors(record: Record) -> dict[str, float]:
+        dataset, result = record["config"]["dataset"], record["result"]
+        is_searched = "search" in record["config"]["settings"]
+        return {
+            name: result[name]
+            for name in METHODS
+            if name in result and ((dataset, name) in complete) == is_searched
+        }
+
+    return errors
+
+
+def incomplete_searches(records: Sequence[Record]) -> list[str]:
+    """Return the data sets whose twins have the parameters of the first split."""
+    pick = forest_errors(records)
+    return sorted(
+        {
+            record["config"]["dataset"]
+            for record in records
+            if "twinned_rf" in pick(record) and "search" not in record["config"]["settings"]
+        }
+    )

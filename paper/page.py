@@ -6,6 +6,7 @@ so that no number is typed. `python -m paper page` writes the pages into `docs`.
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from collections import Counter
@@ -17,13 +18,13 @@ import numpy as np
 import pandas as pd
 
 from paper import anchor_weights, decomposition
-from paper.comparison import NEAR, compare, count_near
+from paper.comparison import NEAR, compare, count_near, published_gains, published_rmse
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
-from paper.conclusions.measured import Outcome, Status, percent
+from paper.conclusions.measured import Outcome, Status, each, join, on, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
-from paper.forests import N_TREES
+from paper.forests import N_TREES, incomplete_searches
 from paper.harness import ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
 from paper.loss_scale import loss_scale_values
@@ -37,6 +38,8 @@ DOCS = ROOT / "docs"
 NETWORK_TABLES = ("T1", "T2", "T3")
 FIXED_VARIANTS = ("as_published", "as_written")
 LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
+# the results of the conclusions before the last revision of readings and records
+EARLIER = ROOT / "paper" / "conclusions" / "earlier.csv"
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
@@ -107,6 +110,8 @@ def page_values(records: Records) -> dict[str, str]:
         f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
         for key, variant in tables
     }
+    published_forests = current_records(records, "forests", "as_published")
+    values["T5_searched_once"] = join(incomplete_searches(published_forests))
     values |= time_values(records) | setting_values() | loss_scale_values()
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
@@ -138,8 +143,6 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     counts = {name: _count_cells(tables, NETWORK_TABLES, name) for name in FIXED_VARIANTS}
     near, by_share, total = counts["as_published"]
     loops, _, n_loops = count_near(tables["T4", "as_published"])
-    forests = tables["T5", "as_published"].set_index(["dataset", "method"])["ratio"]
-    twins = forests.xs("twinned_rf", level="method")
     far = [row for key in NETWORK_TABLES for row in _far_rows(key, tables[key, "as_published"])]
     return {
         "cells_as_written": str(counts["as_written"][0]),
@@ -158,11 +161,49 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         ),
         "T4_near": str(loops),
         "T4_cells": str(n_loops),
-        "T5_twins_near": str(int(((twins - 1).abs() <= NEAR).sum())),
-        "T5_twins": str(len(twins)),
-        "T5_CS": f"{forests['CS', 'rf']:.3f}",
-        "T5_YH": f"{forests['YH', 'twinned_rf']:.3f}",
+        **_baseline_values(tables["T4", "as_published"]),
+        **_forest_cells(tables),
         **_forest_cells_as_written(tables),
+    }
+
+
+def _baseline_values(compared: pd.DataFrame) -> dict[str, str]:
+    """How Λ = 0 retrained compares with the printed supervised column of table 4."""
+    ours = compared.pivot_table(index="dataset", columns="method", values="rmse")
+    supervised = published_rmse("T4")["twinned_rf_supervised"]
+    gain = 1 - ours["twinned_rf_semi_supervised"] / ours["twinned_rf_weight_0"]
+    printed_gain = {
+        key: gain for (table, key, _), gain in published_gains().items() if table == "T4"
+    }
+    ratio = ours["twinned_rf_weight_0"] / ours["twinned_rf_supervised"]
+    correlation = ratio.corr(supervised / published_rmse("T5")["twinned_rf"])
+    apart = (ours["twinned_rf_weight_0"] / supervised - 1).abs()
+    return {
+        "T4_correlation": f"{correlation:.2f}",
+        "T4_zero_near": str(int((apart <= NEAR).sum())),
+        "T4_zero_gains": ", ".join(
+            f"{key} {percent(gain[key])} (printed {printed_gain[key]:g} %)" for key in KEYS
+        ),
+    }
+
+
+def _forest_cells(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Counts of the near cells of table 5, those that are not, and the effect of differences."""
+    compared = tables["T5", "as_published"]
+    _, by_share, total = count_near(compared)
+    known = compared.dropna(subset="published")
+    far = known[(known["ratio"] - 1).abs() > NEAR]
+    ours = tables["T5", "modern"].pivot_table(index="dataset", columns="method", values="rmse")
+    gain = 1 - ours["twinned_rf"] / ours["twinned_rf_without_differences"]
+    return {
+        "T5_near": str(by_share),
+        "T5_cells": str(total),
+        "T5_far": ", ".join(
+            f"`{row['method']}` on {row['dataset']} {row['ratio']:.3f}" for _, row in far.iterrows()
+        )
+        or "none",
+        "difference_sets": on(gain > 0),
+        "difference_gains": each(gain),
     }
 
 
@@ -212,7 +253,12 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
             details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
         details.append("")
     header = ["", "the paper", "where", *(LABELS[variant] for variant in VARIANTS)]
+    changed = changed_conclusions(outcomes)
     values = {
+        "n_changed": str(len(changed)),
+        "changed_table": "\n".join(
+            markdown_table(["", "the paper", "variant", "before", "now"], changed)
+        ),
         "conclusions": str(len(outcomes)),
         "conclusion_table": "\n".join(markdown_table(header, summary)),
         "conclusion_details": "\n".join(details).strip(),
@@ -225,17 +271,39 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
     return values
 
 
+def changed_conclusions(outcomes: dict[Any, dict[str, Outcome]]) -> list[list[str]]:
+    """Return number, quote, variant, status before and now of the conclusions that changed."""
+    with EARLIER.open(encoding="utf-8", newline="") as file:
+        earlier = list(csv.DictReader(file))
+    return [
+        [before["number"], f"“{conclusion.quote}”", LABELS[variant], before[variant], str(status)]
+        for before, (conclusion, own) in zip(earlier, outcomes.items(), strict=True)
+        for variant in VARIANTS
+        if before[variant] != (status := own[variant].status)
+    ]
+
+
 def _status_cell(outcome: Outcome) -> str:
     """The status, emphasized where it is not "holds", and the number of data sets where not all.
 
     >>> _status_cell(Outcome(Status.FAILS, "", 6))
     '**does not hold** (6 sets)'
+    >>> _status_cell(Outcome(Status.FAILS, "", other=(Status.HOLDS, "with loops")))
+    '**does not hold**; with loops holds'
     """
     status = outcome.status
-    text = f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
+    text = _emphasized(status)
     has_result = status not in (Status.MISSING, Status.NOT_STUDIED)
-    is_part = has_result and outcome.n_datasets < len(KEYS)
-    return f"{text} ({outcome.n_datasets} sets)" if is_part else text
+    if has_result and outcome.n_datasets < len(KEYS):
+        text = f"{text} ({outcome.n_datasets} sets)"
+    if outcome.other is not None:
+        other, reading = outcome.other
+        text = f"{text}; {reading} {_emphasized(other)}"
+    return text
+
+
+def _emphasized(status: Status) -> str:
+    return f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
 
 
 # --- settings, times, origins ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from paper.forests import METHODS, forest_errors
 from paper.loop_relabelling import weight_name
 from paper.records import Record
 
@@ -110,7 +111,7 @@ def best_neighbors(curves: pd.DataFrame, by: str) -> pd.Series:
 
 
 def table4(records: RecordsByStudy) -> pd.DataFrame:
-    """The twinned forest without loops, and with loops of the Λ chosen for the data set."""
+    """The twinned forest without loops, and with loops of Λ = 0 and of the Λ of the data set."""
     chosen = chosen_loop_weights(records)
     rows = []
     for record in records["semi-supervised-forests"]:
@@ -120,6 +121,7 @@ def table4(records: RecordsByStudy) -> pd.DataFrame:
         methods = {}
         if weight_name(0.0) in loops:  # the Λ of a split may be in two records
             methods["twinned_rf_supervised"] = record["result"]["supervised"]
+            methods["twinned_rf_weight_0"] = loops[weight_name(0.0)]
         if chosen[dataset] in loops:
             methods["twinned_rf_semi_supervised"] = loops[chosen[dataset]]
         rows.append((record, methods))
@@ -150,7 +152,9 @@ def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
 
 def table5(records: RecordsByStudy) -> pd.DataFrame:
     """The forest and its twin."""
-    return _rows((record, record["result"]) for record in records["forests"])
+    errors = forest_errors(records["forests"])
+    rows = _rows((record, errors(record)) for record in records["forests"])
+    return rows.sort_values("method", key=lambda own: own.map(METHODS.index), kind="stable")
 
 
 def _rows(methods: Iterable[tuple[Record, dict[str, float]]]) -> pd.DataFrame:

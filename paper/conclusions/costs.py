@@ -9,6 +9,7 @@ import pandas as pd
 
 from paper.comparison import geometric_mean
 from paper.conclusions.measured import (
+    CLEAR,
     Measured,
     MissingRecordsError,
     NotStudiedError,
@@ -20,13 +21,12 @@ from paper.conclusions.measured import (
     on,
     percent,
     spread,
+    standard_scores,
 )
 from paper.decomposition import expected_error
 from paper.published import SCHEDULES
 from paper.records import Record
 from twinned.datasets import KEYS, PAPER_SEEDS
-
-CLEAR = 2.0  # standard errors
 
 
 def twins_need_less_storage(m: Measured) -> Outcome:
@@ -103,7 +103,10 @@ def training_stops_early(m: Measured) -> Outcome:
 
 
 def neighbors_train_faster(m: Measured) -> Outcome:
-    """Figure C: training with nearest pairs against all pairs, in seconds; or else in epochs."""
+    """Figure C: training with nearest pairs against all pairs, in seconds; or else in epochs.
+
+    "Most data sets" are five, with few neighbors and with many; in part with one of the two.
+    """
     if m.read("timing"):
         what, every, nearest = "seconds", *_training_seconds(m)
     elif m.variant == "modern":
@@ -119,7 +122,9 @@ def neighbors_train_faster(m: Measured) -> Outcome:
         f"{on(share < 1)}"
         for k, share in shares.items()
     )
-    return Outcome(grade(shares[8] < 1, 5, 4), details)
+    most = [grade(share < 1, 5, 5) == Status.HOLDS for share in shares.values()]
+    status = Status.HOLDS if all(most) else Status.IN_PART if any(most) else Status.FAILS
+    return Outcome(status, details)
 
 
 def _training_seconds(m: Measured) -> tuple[pd.Series, pd.DataFrame]:
@@ -187,18 +192,12 @@ def uncertainty_weights_do_not_help(m: Measured) -> Outcome:
 
 def _standard_scores(m: Measured, kind: str) -> pd.Series:
     """Data set → mean difference to equal weights, in standard errors over the splits."""
-    rows = [
-        (r["config"]["dataset"], r["result"][kind] - r["result"]["equal"])
-        for r in m.records("weighted-anchors")
-    ]
-    own = pd.DataFrame(rows, columns=["dataset", "difference"]).groupby("dataset")["difference"]
-    smallest = np.finfo(float).tiny  # where all splits are equal
-    scores: pd.Series = own.mean() / (own.std(ddof=0) / np.sqrt(own.count())).clip(lower=smallest)
-    return scores.reindex(list(m.datasets))
+    errors = m.by_split("weighted-anchors", lambda r: r["result"])
+    return standard_scores(errors[kind] - errors["equal"])
 
 
 def process_weights_help(m: Measured) -> Outcome:
-    """Section 12: the variance of a Gaussian process as weight, for twinned forests."""
+    """Section 12: the variance of a Gaussian process as weight, for forests and for networks."""
     gain = _process_gain(m.benchmark("learned_metric"), "all")
     networks = m.benchmark("anchor_weights").query("twin == 'neural'")
     of_networks = _process_gain(networks, "equal")
@@ -208,7 +207,8 @@ def process_weights_help(m: Measured) -> Outcome:
         f"twinned networks, on {n_splits} of {len(PAPER_SEEDS)} splits: {on(of_networks > 0)}; "
         f"gains: {each(of_networks)}"
     )
-    return Outcome(grade(gain > 0, 7, 5), details)
+    fewest = min(gain > 0, of_networks > 0, key=sum)
+    return Outcome(grade(fewest, 7, 5), details)
 
 
 def _process_gain(runs: pd.DataFrame, reference: str) -> pd.Series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from paper.conclusions.measured import (
+    CLEAR,
     EQUAL,
     NEVER,
     Measured,
@@ -17,7 +18,9 @@ from paper.conclusions.measured import (
     on,
     percent,
     spread,
+    standard_scores,
 )
+from paper.forests import forest_errors
 
 SIZE = 32  # of the largest ensembles
 NO_GAIN = ["BC", "WN"]  # where the paper finds that twins do not help
@@ -33,15 +36,15 @@ def twin_beats_network(m: Measured) -> Outcome:
 
 
 def twins_beat_their_base(m: Measured) -> Outcome:
-    """One twin against one network, and a twinned forest against a forest: "many" is a majority."""
-    forests = m.means("forests", lambda r: r["result"])
+    """One twin against one network, and a twinned forest against a forest: "tend to" is seven."""
+    forests = m.means("forests", forest_errors(m.records("forests")), ("rf", "twinned_rf"))
     gains = {
         "twin networks": 1 - m.twins[1] / m.plain[1],
         "twinned forests": 1 - forests["twinned_rf"] / forests["rf"],
     }
     parts = [f"{name} on {on(gain > 0)}" for name, gain in gains.items()]
     fewest = min((gain > 0 for gain in gains.values()), key=sum)
-    return Outcome(grade(fewest, 5, 4), f"a lower error than their base: {', '.join(parts)}")
+    return Outcome(grade(fewest, 7, 5), f"a lower error than their base: {', '.join(parts)}")
 
 
 def anchors_are_an_ensemble(m: Measured) -> Outcome:
@@ -104,14 +107,23 @@ def retrained_anchors_fall_faster(m: Measured) -> Outcome:
 
 
 def ensembles_of_twins_are_best(m: Measured) -> Outcome:
-    """The green line at its end against the orange and the solid blue one."""
+    """The green line at its end against the orange and the solid blue one.
+
+    Clearly: by more than two standard errors, over the splits, of the difference to each.
+    """
     others = pd.concat([m.plain[SIZE], m.twins[1]], axis=1).min(axis=1)
     gain = 1 - m.twins[SIZE] / others
+    twins, networks = (
+        m.by_split(study, lambda r: {int(n): e for n, e in r["result"]["members"].items()})
+        for study in ("twin-networks", "plain-networks")
+    )
+    scores = [standard_scores(own - twins[SIZE]) for own in (networks[SIZE], twins[1])]
+    clear = pd.concat(scores, axis=1).min(axis=1) > CLEAR
     details = (
         f"{SIZE} twins are better than {SIZE} networks and than one twin on {on(gain > 0)}, by more"
-        f" than {percent(EQUAL)} on {on(gain > EQUAL)}; gains: {each(gain)}"
+        f" than two standard errors of both differences on {on(clear)}; gains: {each(gain)}"
     )
-    return Outcome(grade(gain > 0, 7, 5), details)
+    return Outcome(grade(clear, 7, 5), details)
 
 
 def single_anchors_meet_all_anchors(m: Measured) -> Outcome:

@@ -15,6 +15,7 @@ from math import isnan
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from paper.harness import RESULTS
@@ -23,6 +24,7 @@ from twinned.datasets import KEYS, PAPER_SEEDS
 
 NEVER = len(KEYS) + 1  # more sets than there are, for statements that need more than a count
 EQUAL = 0.03  # two errors that differ by no more than this share are called equal
+CLEAR = 2.0  # a mean difference of more standard errors over the splits is called clear
 Rows = Iterable[tuple[str, int, Any, float]]  # data set, split, size, value
 
 
@@ -38,11 +40,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A status, the figures behind it, and on how many of the data sets it was checked."""
+    """A status, the figures behind it, and on how many of the data sets it was checked.
+
+    `other` is the status by another reading, and the name of that reading.
+    """
 
     status: Status
     details: str
     n_datasets: int = len(KEYS)
+    other: tuple[Status, str] | None = None
 
 
 class MissingRecordsError(LookupError):
@@ -132,12 +138,24 @@ class Measured:
         lacking = means[list(sizes)].isna().any(axis=1) if sizes else means.isna().all(axis=1)
         if lacking.any():
             absent = means.loc[lacking, list(sizes)].isna().any()
-            numbers = ", ".join(f"{size:g}" for size in absent.index[absent])
+            found = absent.index[absent]
+            numbers = ", ".join(str(s) if isinstance(s, str) else f"{s:g}" for s in found)
             raise MissingRecordsError(
                 f"{what or study} {numbers} on {join(names(lacking))}".replace("  ", " "),
                 () if lacking.all() else names(lacking),
             )
         return means if keep_partial else means.dropna(axis=1)
+
+    def by_split(self, study: str, pick: Callable[[Record], dict[Any, float]]) -> pd.DataFrame:
+        """Return (dataset, split) × size: what `pick` takes from the records."""
+        rows = [
+            (record["config"]["dataset"], record["config"]["split"], size, value)
+            for record in self.records(study)
+            if record["config"]["dataset"] in self.datasets
+            for size, value in pick(record).items()
+        ]
+        frame = pd.DataFrame(rows, columns=["dataset", "split", "size", "value"])
+        return frame.pivot_table(index=["dataset", "split"], columns="size", values="value")
 
     # --- networks ---------------------------------------------------------------------------------
 
@@ -279,6 +297,17 @@ def grade(condition: pd.Series, needed: int, at_least: int) -> Status:
     if n >= needed * nine:
         return Status.HOLDS
     return Status.IN_PART if n >= at_least * nine else Status.FAILS
+
+
+def standard_scores(differences: pd.Series) -> pd.Series:
+    """Return data set → the mean of differences of splits, in standard errors of the mean.
+
+    `differences` is indexed by dataset and split.
+    """
+    own = differences.groupby("dataset")
+    smallest = np.finfo(float).tiny  # where all splits are equal
+    scores: pd.Series = own.mean() / (own.std(ddof=0) / np.sqrt(own.count())).clip(lower=smallest)
+    return scores
 
 
 def names(condition: Any) -> list[str]:

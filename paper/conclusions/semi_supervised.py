@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from paper.comparison import geometric_mean
-from paper.conclusions.forests import CLEAR, chosen_gain
+from paper.conclusions.forests import chosen_gain
 from paper.conclusions.measured import (
+    CLEAR,
     Measured,
     MissingRecordsError,
     Outcome,
@@ -19,6 +19,7 @@ from paper.conclusions.measured import (
     join,
     on,
     percent,
+    standard_scores,
 )
 from paper.semi_supervised_networks import SHARES, STUDY
 from paper.semi_supervised_table import CHOSEN, CO_TRAINING, PLAIN, SUPERVISED, method_errors
@@ -48,8 +49,7 @@ def loops_help_twins(m: Measured) -> Outcome:
     lower, parts = [], []
     for share, errors in errors_by_share(m).items():
         gain = 1 - mean_ratio(errors, CHOSEN, SUPERVISED)
-        own = (errors[SUPERVISED] - errors[CHOSEN]).groupby("dataset")
-        clear = own.mean() > CLEAR * own.std(ddof=0) / np.sqrt(own.count())
+        clear = standard_scores(errors[SUPERVISED] - errors[CHOSEN]) > CLEAR
         lower.append(gain > 0)
         parts.append(
             f"with {share} of the rows labelled, loops of the chosen weight lower the error on "

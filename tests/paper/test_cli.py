@@ -59,7 +59,7 @@ def test_run_without_data_files_names_them_and_runs_the_formula(empty):
 
 def test_show_compares_with_the_published_values(tmp_path):
     records = Records(tmp_path)
-    for (trial,), error in zip(current_trials(2), [0.08, 0.10], strict=True):
+    for (trial, _), error in zip(current_trials(2), [0.08, 0.10], strict=True):
         records.write(trial, {"rf": 0.1402, "twinned_rf": error}, 0.0)
     # a record of other settings is ignored
     records.write(Trial("forests", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
@@ -80,7 +80,7 @@ def test_show_compares_with_the_published_values(tmp_path):
 
 
 def test_a_large_difference_is_marked(tmp_path):
-    for (trial,), error in zip(current_trials(2), [0.20, 0.21], strict=True):
+    for (trial, _), error in zip(current_trials(2), [0.20, 0.21], strict=True):
         Records(tmp_path).write(trial, {"rf": error}, 0.0)
     assert "⚠" in run("show", "T5", "--variant", "modern", "--results", str(tmp_path)).stdout
 

@@ -3,16 +3,27 @@
 import csv
 import re
 
+import numpy as np
 import pytest
 
 from paper.experiments import STUDIES, current_records
 from paper.harness import RESULTS
-from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
+from paper.page import (
+    DOCS,
+    PLACEHOLDER,
+    TEMPLATES,
+    changed_conclusions,
+    page_values,
+    render,
+)
 from paper.records import Records
 
 PAGES = sorted(path.name for path in TEMPLATES.glob("*.md"))
 # Numbers of items of the paper and of names, which are no results.
-NAMES = r"(?:(?:[Ff]igures?|[Tt]ables?|[Ss]ections?|Appendix|and|to) \d+|\bT\d\b|H200|arXiv:[\d.]+)"
+NAMES = (
+    r"(?:(?:[Ff]igures?|[Tt]ables?|[Ss]ections?|Appendix|and|to) \d+|\bT\d\b|H200|Λ = 0|"
+    r"arXiv:[\d.]+)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +52,40 @@ def test_no_number_is_typed_in_a_template(page):
     for pattern in (PLACEHOLDER.pattern, r"`[^`\n]*`", r"\]\([^)]*\)", NAMES):
         text = re.sub(pattern, "", text)
     assert not [line for line in text.splitlines() if re.search(r"\d", line)]
+
+
+def test_conclusions_that_changed_are_listed(outcomes, monkeypatch, tmp_path):
+    path, now = tmp_path / "earlier.csv", list(outcomes.values())
+    lines = ["number,as_published,modern,as_written"]
+    for number, own in enumerate(now, 1):
+        statuses = [str(own[name].status) for name in ("as_published", "modern", "as_written")]
+        if number == 7:
+            statuses[1] = "another one"
+        lines.append(",".join([str(number), *statuses]))
+    path.write_text("\n".join(lines), "utf-8")
+    monkeypatch.setattr("paper.page.EARLIER", path)
+    ((number, _, *changed),) = changed_conclusions(outcomes)
+    assert [number, *changed] == ["7", "our training", "another one", str(now[6]["modern"].status)]
+
+
+def test_the_correlation_of_the_baselines_of_table_4_by_a_slow_version(values):
+    ours, printed = {}, {}
+    for record in Records(DOCS.parent / "paper" / "results").read(
+        "semi-supervised-forests", "as_published"
+    ):
+        if "0" in record["result"]["loops"]:
+            own = ours.setdefault(record["config"]["dataset"], [])
+            own.append((record["result"]["loops"]["0"], record["result"]["supervised"]))
+    with (DOCS.parent / "paper" / "published.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            printed[row["table"], row["dataset"], row["method"]] = float(row["rmse"])
+    pairs = []
+    for key, own in ours.items():
+        retrained, supervised = np.mean(own, axis=0)
+        theirs = printed["T4", key, "twinned_rf_supervised"] / printed["T5", key, "twinned_rf"]
+        pairs.append((retrained / supervised, theirs))
+    expected = np.corrcoef(np.transpose(pairs))[0, 1]
+    assert float(values["T4_correlation"]) == pytest.approx(expected, abs=0.006)
 
 
 def test_counts_of_cells_by_a_slow_version(values):

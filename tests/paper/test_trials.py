@@ -47,6 +47,7 @@ def test_the_other_loop_weights_count_once_all_splits_have_them():
     assert table.groupby("method").size().to_dict() == {
         "twinned_rf_semi_supervised": 2,
         "twinned_rf_supervised": 2,
+        "twinned_rf_weight_0": 2,
     }
     semi = table[table["method"] == "twinned_rf_semi_supervised"]["rmse"]
     assert np.allclose(semi, 0.5)
