@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from paper.published_training import (
@@ -41,6 +42,8 @@ from twinned.models.neural.problem import (
 )
 from twinned.models.resources import limit_threads
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+from twinned.pairing.pairs import NearestPairs
+from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, known_medians
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice, check_integer, draw_seed
@@ -233,6 +236,23 @@ def build_published_problem(
     )
 
 
+def n_validation_partners(estimator: Any, n_validation: int) -> int:
+    """Return the number of nearest validation rows that a validation row is paired with.
+
+    As published, twins of k nearest pairs have 0.1 / 0.7 of k, the share of the validation rows,
+    rounded down, two at least, and the row itself is one of them. 0: validation pairs are random.
+
+    >>> twin = PublishedTwin(pairs=NearestPairs(32, include_self=True))
+    >>> n_validation_partners(twin, 100), n_validation_partners(PublishedTwin(), 100)
+    (4, 0)
+    """
+    if not estimator.is_twin or estimator.variant != "as_published":
+        return 0
+    if not isinstance(estimator.pairs, NearestPairs):
+        return 0
+    return min(max(int(estimator.pairs.k * 0.1 / 0.7), 2), n_validation)
+
+
 def fit_signed_maximum(table: TrainingRows, weight: Floats) -> Scale:
     """The author's scale: X by its largest excess over the mean, y as it is."""
     numeric = table.schema.to_rows(table.matrix).numeric
@@ -251,7 +271,7 @@ def _train_group(estimators: list[Any], group: list[TrainingProblem]) -> list[Tr
     shape = Shape(n_features, problem.y.shape[1], first.hidden_sizes, 0, "relu", first.is_twin)
     schedule = resolve_schedule(first)
     config = PublishedConfig(shape, BATCH_SIZE, schedule.triples, problem.partners is not None)
-    data = _stack_problems(group, n_features, first.learning_rate)
+    data = _stack_problems(estimators, group, n_features)
     keys = np.array([_keys(own.seed, first.n_members) for own in group])
     steps = steps_per_epoch(problem.n_train, first.is_twin)
     with on_device(first.device, first.n_jobs):
@@ -267,13 +287,16 @@ def _keys(seed: int, n_members: int) -> list[np.uint32]:
     return [np.uint32((seed + 7919 * number) % 2**32) for number in range(n_members)]
 
 
-def _stack_problems(group: list[TrainingProblem], n_features: int, rate: float) -> NetworkData:
+def _stack_problems(
+    estimators: list[Any], group: list[TrainingProblem], n_features: int
+) -> NetworkData:
     """Return the padded arrays of all problems."""
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(problem.folds[0]) for problem in group), 32)
-    tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
+    tables = [_partner_table(*own) for own in zip(estimators, group, strict=True)]
     n_partners = max(table.shape[1] for table in tables)
-    n_table_rows = 1 if group[0].partners is None else n_rows
+    no_table = group[0].partners is None
+    n_table_rows = 1 if no_table else n_rows
     return stack_fields(
         [
             NetworkData(
@@ -285,13 +308,28 @@ def _stack_problems(group: list[TrainingProblem], n_features: int, rate: float) 
                 held_out=pad_to(problem.folds[0], n_held_out, dtype=np.int32),
                 n_held_out=np.int32(len(problem.folds[0])),
                 partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
-                n_partners=np.uint32(table.shape[1]),
+                n_partners=np.uint32(1 if no_table else problem.partners.shape[1]),
+                n_held_out_partners=np.int32(n_validation_partners(own, len(problem.folds[0]))),
                 n_features=np.int32(problem.X.shape[1]),
-                learning_rate=np.float32(rate),
+                learning_rate=np.float32(own.learning_rate),
             )
-            for problem, table in zip(group, tables, strict=True)
+            for own, problem, table in zip(estimators, group, tables, strict=True)
         ]
     )
+
+
+def _partner_table(estimator: Any, problem: TrainingProblem) -> NDArray[np.int32]:
+    """(row, partner): the partners of training rows, then those of validation rows."""
+    if problem.partners is None:
+        return np.zeros((1, 1), np.int32)
+    rows = problem.folds[0]
+    k = n_validation_partners(estimator, len(rows))
+    if not k:
+        return problem.partners
+    nearest = NeighborIndex(problem.X[rows]).kneighbors_self(k, include_self=True)
+    columns = max(k, problem.partners.shape[1])
+    parts = [(problem.partners, problem.n_train), (rows[nearest], len(rows))]
+    return np.vstack([pad_to(own, n, columns, dtype=np.int32) for own, n in parts])
 
 
 def _make_ensemble(shape: Shape, parameters: dict[str, Any], errors: Floats) -> TrainedEnsemble:

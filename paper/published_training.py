@@ -63,7 +63,8 @@ class NetworkData(NamedTuple):
     held_out: Any  # (row,) int32; the first n_held_out are not padding
     n_held_out: Any
     partners: Any  # (row, partner) int32; (1, 1) without a partner table
-    n_partners: Any  # () columns of `partners` that are not padding
+    n_partners: Any  # () columns of `partners` that are not padding, of training rows
+    n_held_out_partners: Any  # () as many of held-out rows; 0: validation pairs are random ones
     n_features: Any  # () without padding
     learning_rate: Any
 
@@ -90,10 +91,22 @@ class PublishedLoss(NamedTuple):
     key: Any
 
     def of_rows(self, parameters: Parameters, order: Array, step: Array) -> Array:
-        """Loss of a plain network over the rows of one step of an epoch; `order` is (row,)."""
+        """Loss of a plain network over the rows of one step of an epoch; `order` is (row,).
+
+        The last step has the remaining rows only, of which there may be one: as Keras trains.
+        """
         size = self.config.batch_size
-        rows = order[(step * size + jnp.arange(size)) % self.data.n_rows]
-        return jnp.mean(self._row_squares(parameters, rows) * self.data.weight[rows])
+        rows = order[step * size + jnp.arange(size)]
+        weight = jnp.where(jnp.arange(size) < self.rows_of_step(step), self.data.weight[rows], 0.0)
+        squares = self._row_squares(parameters, rows)
+        return jnp.sum(weight * squares) / self.rows_of_step(step)
+
+    def rows_of_step(self, step: Array) -> Array:
+        """Number of rows or pairs of a step: of a plain network, fewer in the last of an epoch."""
+        size = self.config.batch_size
+        if self.config.shape.twin:
+            return jnp.int32(size)
+        return jnp.minimum(size, self.data.n_rows - step * size)
 
     def of_differences(self, parameters: Parameters, key: Array) -> Array:
         """Loss of a twin over random pairs or triples."""
@@ -117,13 +130,20 @@ class PublishedLoss(NamedTuple):
         total = jnp.maximum(jnp.sum(inside), 1.0)
         if not self.config.shape.twin:
             return jnp.sum(inside * self._row_squares(parameters, rows)) / total
-        key = fold_in(self.key, 3)
-        count = jnp.maximum(self.data.n_held_out, 1)
-        others = [rows[integers(fold_in(key, i), count, rows.shape[0])] for i in range(2)]
+        others = [self._draw_held_out(fold_in(fold_in(self.key, 3), i)) for i in range(2)]
         a = jnp.concatenate([rows, *others])
         b = jnp.concatenate([*others, rows])
         square = self._pair_squares(parameters, a, b)
         return jnp.sum(jnp.tile(inside, 3) * square) / (3.0 * total)
+
+    def _draw_held_out(self, key: Array) -> Array:
+        """(row,): a random held-out row for each of them, or one of its partners among them."""
+        rows, data = self.data.held_out, self.data
+        drawn = rows[integers(key, jnp.maximum(data.n_held_out, 1), rows.shape[0])]
+        if not self.config.partner_table:
+            return drawn
+        columns = integers(key, jnp.maximum(data.n_held_out_partners, 1), rows.shape[0])
+        return jnp.where(data.n_held_out_partners > 0, data.partners[rows, columns], drawn)
 
     def _draw_triples(self, key: Array, size: int) -> list[Array]:
         """Three times (triple,) rows: random ones, or a random one and two of its partners."""
@@ -276,12 +296,13 @@ def _train_epoch(
         loss, gradient = jax.value_and_grad(loss_of)(parameters, number)
         update, momentum = _OPTIMIZER.update(gradient, momentum, parameters)
         parameters = jax.tree.map(lambda p, u: p - state.rate * u, parameters, update)
-        return parameters, momentum, total + loss
+        n_rows = losses.rows_of_step(number)
+        return parameters, momentum, total + jnp.array([n_rows * loss, n_rows])
 
     parameters, momentum, total = jax.lax.fori_loop(
-        0, steps, step, (state.parameters, state.momentum, jnp.float32(0.0))
+        0, steps, step, (state.parameters, state.momentum, jnp.zeros(2))
     )
-    loss, error = total / steps, losses.of_held_out_rows(parameters)
+    loss, error = total[0] / total[1], losses.of_held_out_rows(parameters)
     max_epochs, plateau, patience = limits
     fell = loss < state.least_loss - LEAST_FALL
     plateau_epochs = jnp.where(fell, 0, state.plateau_epochs + 1)
