@@ -50,6 +50,7 @@ class PublishedConfig(NamedTuple):
     batch_size: int
     triples: bool
     partner_table: bool
+    loops: bool = False  # the loss includes the inconsistency of loops
 
 
 class NetworkData(NamedTuple):
@@ -64,6 +65,9 @@ class NetworkData(NamedTuple):
     n_held_out: Any
     partners: Any  # (row, partner) int32; (1, 1) without a partner table
     n_partners: Any  # () columns of `partners` that are not padding, of training rows
+    loop_weight: Any
+    unlabelled: Any  # (row,) int32; the first n_unlabelled are not padding; (1,) without loops
+    n_unlabelled: Any
     n_held_out_partners: Any  # () as many of held-out rows; 0: validation pairs are random ones
     n_features: Any  # () without padding
     learning_rate: Any
@@ -115,13 +119,31 @@ class PublishedLoss(NamedTuple):
             a = data.rows[integers(fold_in(key, 1), data.n_rows, size)]
             return self._of_pairs(parameters, a, self._draw_partners(a, fold_in(key, 2)))
         corners = self._draw_triples(key, max(1, size // 2))
-        return LABELLED_SHARE * self.of_triples(parameters, corners)
+        loss = LABELLED_SHARE * self.of_triples(parameters, corners)
+        if self.config.loops:
+            loss += data.loop_weight * self.of_loops(parameters, corners, key)
+        return loss
 
     def of_triples(self, parameters: Parameters, corners: list[Array]) -> Array:
         """Mean loss of the three differences of each triple, in one pass through the network."""
         a = jnp.concatenate(corners)
         b = jnp.concatenate([corners[1], corners[2], corners[0]])
         return self._of_pairs(parameters, a, b)
+
+    def of_loops(self, parameters: Parameters, labelled: list[Array], key: Array) -> Array:
+        """Mean square of the *mean* of the three differences around each triple of a batch.
+
+        Half of the triples are the labelled ones, half are of random unlabelled rows.
+        """
+        data, size = self.data, labelled[0].shape[0]
+        drawn = [integers(fold_in(key, 7 + i), data.n_unlabelled, size) for i in range(3)]
+        corners = [
+            jnp.concatenate([own, data.unlabelled[rows]])
+            for own, rows in zip(labelled, drawn, strict=True)
+        ]
+        a, b = jnp.concatenate(corners), jnp.concatenate([*corners[1:], corners[0]])
+        differences = self._raw_differences(parameters, a, b).reshape(3, 2 * size, -1)
+        return jnp.mean(jnp.mean(differences, axis=0) ** 2)
 
     def of_held_out_rows(self, parameters: Parameters) -> Array:
         """Loss of all held-out rows; of a twin, over the same triples of these rows every time."""
@@ -167,11 +189,15 @@ class PublishedLoss(NamedTuple):
 
     def _pair_squares(self, parameters: Parameters, a: Array, b: Array) -> Array:
         """(pair,): squared errors of the raw F(a, b), in this order only, as the author trains."""
-        data, network = self.data, self._network(parameters)
-        first = network.first_layer(data.X[a])[0]
-        second = network.first_layer(data.X[b])[1]
-        error = network.output(first + second) - (data.y[a] - data.y[b])
+        error = self._raw_differences(parameters, a, b) - (self.data.y[a] - self.data.y[b])
         return jnp.mean(error**2, axis=-1)
+
+    def _raw_differences(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        """(pair, output): F(a, b), without the mean of both orders."""
+        network = self._network(parameters)
+        first = network.first_layer(self.data.X[a])[0]
+        second = network.first_layer(self.data.X[b])[1]
+        return network.output(first + second)
 
     def _row_squares(self, parameters: Parameters, rows: Array) -> Array:
         """(row,): squared errors of a plain network."""
