@@ -14,14 +14,15 @@ best number of nearest anchors. Results: `benchmarks/results/as_published_candid
     python -m benchmarks.as_published_candidates --only-table
 """
 
+from collections import namedtuple
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from paper import harness, published, published_training
 from paper.comparison import published_rmse
@@ -54,103 +55,159 @@ KINDS = {
 }
 
 
-def scaled_loss(factor):
-    """The training loss multiplied by a factor: of the plateau rule and of the optimizer."""
-    return {"LABELLED_SHARE": factor * published_training.LABELLED_SHARE}
+class Rules(NamedTuple):
+    """The rules of training that candidates change; the defaults are those of the reproduction."""
 
-
-def optimizer(epsilon):
-    return {"_OPTIMIZER": optax.scale_by_adadelta(rho=0.95, eps=epsilon)}
-
-
-def validation(count=None, fresh=False, least_fall=0.0):
-    """Another validation loss of twins.
-
-    `count` is the number of triples (None: one for each validation row), `fresh` draws them anew
-    in every epoch, and falls of less than `least_fall` count as none.
-    """
-
-    class Loss(published_training.PublishedLoss):
-        def of_held_out_rows(self, parameters):
-            rows, n_rows = self.data.held_out, jnp.maximum(self.data.n_held_out, 1)
-            key = fold_in(self.key, 3)
-            if fresh:  # parameters differ between epochs, so their bits are a new key
-                bias = parameters[f"bias_{len(self.config.shape.hidden_sizes) - 1}"]
-                key = fold_in(key, jnp.sum(jax.lax.bitcast_convert_type(bias, jnp.uint32)))
-            size = rows.shape[0] if count is None else count
-            corners = [rows[integers(fold_in(key, i), n_rows, size)] for i in range(3)]
-            if count is None:
-                corners[0] = rows
-            used = n_rows if count is None else count
-            inside = (jnp.arange(size) < used).astype(jnp.float32)
-            a, b = jnp.concatenate(corners), jnp.concatenate([*corners[1:], corners[0]])
-            squares = self._pair_squares(parameters, a, b)
-            loss = jnp.sum(jnp.tile(inside, 3) * squares) / (3.0 * used)
-            # a loss that is rounded up to multiples falls only by these
-            return jnp.ceil(loss / least_fall) * least_fall if least_fall else loss
-
-    return {"PublishedLoss": Loss}
+    loss_factor: float = 1.0
+    least_fall: float = published_training.LEAST_FALL  # of the training loss, for the plateau
+    epsilon: float = 1e-7  # of Adadelta
+    n_triples: float = 0.0  # of validation; 0: one for each validation row
+    fresh_triples: float = 0.0  # 1: validation triples are drawn anew in every epoch
+    least_validation_fall: float = 0.0
 
 
 CANDIDATES = {
-    "none": {},
-    "loss × 3/4": scaled_loss(0.75),
-    "loss × 1/3": scaled_loss(1 / 3),
-    "loss × 1/8": scaled_loss(1 / 8),
-    "plateau threshold × 3": {"LEAST_FALL": 3e-4},
-    "plateau threshold × 10": {"LEAST_FALL": 1e-3},
-    "epsilon 1e-8": optimizer(1e-8),
-    "epsilon 1e-6": optimizer(1e-6),
-    "epsilon 1e-5": optimizer(1e-5),
-    "8 validation triples": validation(8),
-    "16 validation triples": validation(16),
-    "fresh validation triples": validation(fresh=True),
-    "16 fresh validation triples": validation(16, fresh=True),
-    "validation threshold 1e-4": validation(least_fall=1e-4),
+    "none": Rules(),
+    "loss × 3": Rules(loss_factor=3.0),
+    "loss × 3/4": Rules(loss_factor=0.75),
+    "loss × 1/3": Rules(loss_factor=1 / 3),
+    "loss × 1/8": Rules(loss_factor=1 / 8),
+    "plateau threshold × 10": Rules(least_fall=1e-3),
+    "plateau threshold 0": Rules(least_fall=0.0),
+    "epsilon 1e-8": Rules(epsilon=1e-8),
+    "epsilon 1e-6": Rules(epsilon=1e-6),
+    "epsilon 1e-5": Rules(epsilon=1e-5),
+    "8 validation triples": Rules(n_triples=8),
+    "16 validation triples": Rules(n_triples=16),
+    "fresh validation triples": Rules(fresh_triples=1),
+    "16 fresh validation triples": Rules(n_triples=16, fresh_triples=1),
+    "validation threshold 1e-4": Rules(least_validation_fall=1e-4),
 }
+
+CandidateData = namedtuple("CandidateData", [*published_training.NetworkData._fields, "rules"])
+
+
+class CandidateTwin(published.PublishedTwin):
+    """Twins as published, with the rules of a candidate."""
+
+    def __init__(self, candidate="none", n_members=1, random_state=None):
+        super().__init__(n_members=n_members, random_state=random_state)
+        self.candidate = candidate
+
+
+def stack_with_rules(estimators, group, n_features, stack=published._stack_problems):
+    """Return the data of all problems, of which the rules are a part."""
+    rules = [CANDIDATES[own.candidate] for own in estimators]
+    arrays = Rules(*(np.array(values, np.float32) for values in zip(*rules, strict=True)))
+    return CandidateData(*stack(estimators, group, n_features), arrays)
+
+
+def validation_loss(losses, parameters, epoch):
+    """The validation loss by the rules of a candidate."""
+    data, rules = losses.data, losses.data.rules
+    rows, n_rows = data.held_out, jnp.maximum(data.n_held_out, 1)
+    key = fold_in(losses.key, 3)
+    key = jnp.where(rules.fresh_triples > 0, fold_in(key, 10 + epoch), key)
+    others = [rows[integers(fold_in(key, i), n_rows, rows.shape[0])] for i in range(2)]
+    # fresh triples have a fresh first row, too
+    first = rows[integers(fold_in(key, 2), n_rows, rows.shape[0])]
+    first = jnp.where(rules.fresh_triples > 0, first, rows)
+    a, b = jnp.concatenate([first, *others]), jnp.concatenate([*others, first])
+    used = jnp.where(rules.n_triples > 0, rules.n_triples, n_rows)
+    inside = (jnp.arange(rows.shape[0]) < used).astype(jnp.float32)
+    return jnp.sum(jnp.tile(inside, 3) * losses._pair_squares(parameters, a, b)) / (3.0 * used)
+
+
+def train_epoch(losses, epoch, steps, limits, state):
+    """One epoch of `paper.published_training`, with the rules of a candidate."""
+    rules = losses.data.rules
+
+    def loss_of(parameters, number):
+        key = fold_in(losses.key, 8 + 2 * (epoch * steps + number))
+        return rules.loss_factor * losses.of_differences(parameters, key)
+
+    def adadelta(weight, gradient, squares, updates):
+        squares = 0.95 * squares + 0.05 * gradient**2
+        update = gradient * jnp.sqrt(updates + rules.epsilon) / jnp.sqrt(squares + rules.epsilon)
+        return weight - state.rate * update, squares, 0.95 * updates + 0.05 * update**2
+
+    def step(number, carry):
+        parameters, momentum, total = carry
+        loss, gradient = jax.value_and_grad(loss_of)(parameters, number)
+        new = {
+            name: adadelta(parameters[name], gradient[name], momentum.e_g[name], momentum.e_x[name])
+            for name in parameters
+        }
+        parameters, squares, updates = ({n: new[n][i] for n in new} for i in range(3))
+        return parameters, momentum._replace(e_g=squares, e_x=updates), total + loss
+
+    carry = state.parameters, state.momentum, jnp.float32(0.0)
+    parameters, momentum, total = jax.lax.fori_loop(0, steps, step, carry)
+    loss, error = total / steps, validation_loss(losses, parameters, epoch)
+    max_epochs, plateau, patience = limits
+    fell = loss < state.least_loss - rules.least_fall
+    plateau_epochs = jnp.where(fell, 0, state.plateau_epochs + 1)
+    halve = plateau_epochs >= plateau
+    better = error < state.least_error - rules.least_validation_fall
+    epochs_without_fall = jnp.where(better, 0, state.epochs_without_fall + 1)
+    new = state._replace(
+        parameters=parameters,
+        momentum=momentum,
+        rate=jnp.where(halve, 0.5 * state.rate, state.rate),
+        least_loss=jnp.where(fell, loss, state.least_loss),
+        plateau_epochs=jnp.where(halve, 0, plateau_epochs),
+        least_error=jnp.where(better, error, state.least_error),
+        epochs_without_fall=epochs_without_fall,
+        stopped=(epochs_without_fall >= patience) | (epoch + 1 >= max_epochs),
+        epochs=state.epochs + 1,
+    )
+    return new, jnp.sqrt(error)
 
 
 @contextmanager
-def changed_training(candidate):
-    """Context in which the paper's own training has the rule of a candidate."""
-    changes = CANDIDATES[candidate]
-    jax.clear_caches()  # the rules are compiled in
+def training_with_rules():
+    """Context in which the compiled program of `paper.published_training` has rules."""
+    jax.clear_caches()
     try:
-        with patch.multiple(published_training, **changes) if changes else _unchanged():
+        with (
+            patch.object(published, "_stack_problems", stack_with_rules),
+            patch.object(published_training, "_train_epoch", train_epoch),
+        ):
             yield
     finally:
         jax.clear_caches()
 
 
-@contextmanager
-def _unchanged():
-    yield
-
-
-def run_candidate(candidate, dataset, *, n_splits, n_members):
-    """Return the mean errors of each prediction, over splits and members."""
+def run_candidates(dataset, *, candidates, n_splits, n_members):
+    """Return the mean errors of each candidate and prediction; all are trained as one program."""
     splits = [split_rows(dataset, seed) for seed in range(n_splits)]
-    twin = published.PublishedTwin(n_members=n_members, random_state=0)
-    with changed_training(candidate):
-        models = published.fit_published(
-            [twin] * n_splits, [(*train, None, *held_out) for train, held_out, _ in splits]
-        )
-    errors = [split_errors(own, *rows[2]) for own, rows in zip(models, splits, strict=True)]
-    means = np.mean(errors, axis=0)  # (prediction, kind)
-    epochs = np.mean([np.isfinite(model.learning_curve_).sum(axis=1).mean() for model in models])
-    return [
-        {
-            "prediction": name,
-            "rmse_1_anchor": one,
-            "rmse_all_anchors": every,
-            "rmse_nearest": min(nearest),
-            "rmse_ensemble": ensemble,
-            "epochs": epochs,
-            "splits": n_splits,
-            "members": n_members,
-        }
-        for name, (one, every, ensemble, *nearest) in zip(PREDICTIONS, means, strict=True)
-    ]
+    twins = [CandidateTwin(name, n_members, 0) for name in candidates for _ in splits]
+    problems = [(*train, None, *held_out) for train, held_out, _ in splits] * len(candidates)
+    with training_with_rules():
+        models = published.fit_published(twins, problems)
+    rows = []
+    for number, name in enumerate(candidates):
+        own = models[number * n_splits : (number + 1) * n_splits]
+        curves = [model.learning_curve_ for model in own]
+        tests = [test for _, _, test in splits]
+        errors = [split_errors(model, *test) for model, test in zip(own, tests, strict=True)]
+        for prediction, (one, every, ensemble, *nearest) in zip(
+            PREDICTIONS, np.mean(errors, axis=0), strict=True
+        ):
+            rows.append(
+                {
+                    "candidate": name,
+                    "prediction": prediction,
+                    "rmse_1_anchor": one,
+                    "rmse_all_anchors": every,
+                    "rmse_nearest": min(nearest),
+                    "rmse_ensemble": ensemble,
+                    "epochs": np.mean([np.isfinite(c).sum(axis=1).mean() for c in curves]),
+                    "splits": n_splits,
+                    "members": n_members,
+                }
+            )
+    return rows
 
 
 def split_errors(model, X, y):
@@ -220,9 +277,14 @@ def main():
         only_table=False,
         output=harness.RESULTS / "as_published_candidates.csv",
     )
-    table = harness.ResultTable(arguments.output, ("candidate", "dataset"), COLUMNS)
-    trials = [(name, key) for name in arguments.candidates for key in arguments.datasets]
-    run = partial(run_candidate, n_splits=arguments.splits, n_members=arguments.members)
+    table = harness.ResultTable(arguments.output, ("dataset",), COLUMNS)
+    trials = [(key,) for key in arguments.datasets]
+    run = partial(
+        run_candidates,
+        candidates=arguments.candidates,
+        n_splits=arguments.splits,
+        n_members=arguments.members,
+    )
     harness.run_benchmark(table, trials, run, arguments)
     harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
