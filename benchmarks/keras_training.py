@@ -54,26 +54,31 @@ def make_model(n_features):
     return twin, keras.Model(corners, join(differences))
 
 
-def draw_batches(X, y, X_other):
-    """Return an endless data set of batches: corners, differences, sample weights."""
+def draw_batches(X, y, X_other, steps):
+    """Return an endless data set of batches: corners, differences, sample weights.
+
+    All batches of an epoch are drawn at once.
+    """
     import tensorflow as tf
 
     X, y, X_other = (tf.constant(part, tf.float32) for part in (X, y, X_other))
     half = BATCH_SIZE // 2
 
     def draw(_):
-        rows = [tf.random.uniform((half,), 0, len(X), tf.int32) for _ in range(3)]
-        others = [tf.random.uniform((half,), 0, len(X_other), tf.int32) for _ in range(3)]
+        size = (steps, half)
+        rows = [tf.random.uniform(size, 0, len(X), tf.int32) for _ in range(3)]
+        others = [tf.random.uniform(size, 0, len(X_other), tf.int32) for _ in range(3)]
         corners = tuple(
-            tf.concat([tf.gather(X, own), tf.gather(X_other, other)], 0)
+            tf.concat([tf.gather(X, own), tf.gather(X_other, other)], 1)
             for own, other in zip(rows, others, strict=True)
         )
         values = [tf.gather(y, own) for own in rows]
-        known = tf.stack([values[i] - values[(i + 1) % 3] for i in range(3)], 1)
-        weight = tf.concat([tf.ones(half), tf.zeros(half)], 0)
-        return corners, tf.concat([known, tf.zeros((half, 3))], 0), weight
+        known = tf.stack([values[i] - values[(i + 1) % 3] for i in range(3)], 2)
+        weight = tf.concat([tf.ones(size), tf.zeros(size)], 1)
+        epoch = corners, tf.concat([known, tf.zeros((*size, 3))], 1), weight
+        return tf.data.Dataset.from_tensor_slices(epoch)
 
-    return tf.data.Dataset.counter().map(draw, num_parallel_calls=1).prefetch(8)
+    return tf.data.Dataset.counter().flat_map(draw).prefetch(8)
 
 
 def train_with_keras(train, validation, test, seed):
@@ -95,7 +100,7 @@ def train_with_keras(train, validation, test, seed):
         [validation[1][rows[i]] - validation[1][rows[(i + 1) % 3]] for i in range(3)]
     )
     history = model.fit(
-        draw_batches(X, train[1], X_test),
+        draw_batches(X, train[1], X_test, steps),
         steps_per_epoch=steps,
         epochs=2_000,
         validation_data=([X_val[own] for own in rows], known),
