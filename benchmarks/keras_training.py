@@ -148,16 +148,20 @@ def run(dataset, split, training):
 
 
 def summary(runs):
-    means = runs.groupby(["dataset", "training"], sort=False).mean(numeric_only=True)
+    grouped = runs.groupby(["dataset", "training"], sort=False)
+    means, counts = grouped.mean(numeric_only=True), grouped.size()
     names = [column.split(":")[0] for column in COLUMNS[3:-1]]
-    rows = [[*key, *(f"{row[name]:.4g}" for name in names)] for key, row in means.iterrows()]
+    rows = [
+        [*key, str(counts[key]), *(f"{row[name]:.4g}" for name in names)]
+        for key, row in means.iterrows()
+    ]
     return [
         "# The paper's own training, with Keras and by our program",
         "",
-        f"Means over {runs['split'].nunique()} splits; *validation* is the root of the validation "
+        "Means over the first splits, one network each; *validation* is the root of the validation "
         "loss after 20 and 100 epochs and at the end. `python -m benchmarks.keras_training`.",
         "",
-        *harness.markdown_table(["", "training", *names], rows),
+        *harness.markdown_table(["", "training", "splits", *names], rows),
     ]
 
 
