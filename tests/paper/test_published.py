@@ -243,6 +243,17 @@ def test_nearest_neighbor_twin_of_the_paper():
     assert np.sqrt(np.mean((model.predict(X[TEST]) - y[TEST]) ** 2)) < 0.5 * y.std()
 
 
+@pytest.mark.slow
+def test_the_loop_weight_0_is_the_supervised_training(monkeypatch):
+    monkeypatch.setattr(PublishedTwin, "hidden_sizes", (16, 16))
+    twins = [PublishedTwin(max_epochs=3, loop_weight=w, random_state=0) for w in (0.0, 10.0)]
+    data = X[LEARN], y[LEARN], None, *ROWS.values(), X[TEST]
+    zero, ten = published.fit_published(twins, [data] * 2)
+    (again,) = published.fit_published(twins[:1], [data])
+    np.testing.assert_allclose(zero.predict(X[TEST]), again.predict(X[TEST]), atol=1e-4)
+    assert np.abs(zero.predict(X[TEST]) - ten.predict(X[TEST])).max() > 1e-3
+
+
 def test_signed_maximum_scaling():
     data = X[LEARN], 100 * y[LEARN], None, X[VALIDATE], y[VALIDATE]
     problem = published.build_published_problem(PublishedNetwork(), *data)
