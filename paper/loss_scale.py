@@ -7,9 +7,12 @@ and for other rules those of `benchmarks/as_published_candidates.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pandas as pd
 
-from paper.comparison import compare, count_near, published_rmse
+from paper.comparison import compare, count_near
 from paper.harness import RESULTS, markdown_table
 
 METHODS = ("tnnr_all_anchors", "tnnr_1_anchor")
@@ -46,42 +49,45 @@ def loss_scale_values() -> dict[str, str]:
     }
 
 
-def candidate_values() -> dict[str, str]:
-    """Return the texts of the page: ratios to print of each candidate, and how many there are."""
+def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Return the texts of the page on other rules: how each changes the errors, and how many.
+
+    `tables` are the comparisons of the records with print; the first row is what would be needed.
+    """
     runs = pd.read_csv(RESULTS / "as_published_candidates.csv")
-    rules = runs[runs["prediction"] == "mean"]
-    orders = runs[(runs["prediction"] != "mean") & (runs["candidate"] == "none")]
-    rows = []
-    for (name, order), own in pd.concat([rules, orders]).groupby(
-        ["candidate", "prediction"], sort=False
-    ):
-        ratios = candidate_ratios(own)
-        others = ratios.drop(index=list(FITTED), errors="ignore")
-        ranges = [f"{others[k].min():.2f} to {others[k].max():.2f}" for k in others]
-        cells = [_joined(ratios.loc[key]) for key in FITTED if key in ratios.index]
-        rows.append([str(name) if order == "mean" else ORDERS[str(order)], *cells, *ranges])
-    header = ["changed rule", *FITTED, *(f"six others, {kind}" for kind in CANDIDATE_KINDS)]
+    columns = [column for column, _, _ in CANDIDATE_KINDS.values()]
+    errors = runs.set_index(["candidate", "prediction", "dataset"])[columns]
+    unchanged: Any = errors.loc["none", "mean"]
+    rows = [["needed to reach print", *map(_joined, _needed(tables).to_numpy()), ""]]
+    for name, order in dict.fromkeys(zip(runs["candidate"], runs["prediction"], strict=True)):
+        if (name, order) == ("none", "mean") or (name != "none" and order != "mean"):
+            continue
+        factors = errors.loc[name, order] / unchanged
+        others = factors.drop(index=list(FITTED)).to_numpy()
+        cells = [_joined(factors.loc[key]) for key in FITTED]
+        label = name if order == "mean" else ORDERS[order]
+        rows.append([label, *cells, f"{others.min():.2f} to {others.max():.2f}"])
+    others = [str(key) for key in unchanged.index if key not in FITTED]
     return {
-        "candidate_table": "\n".join(markdown_table(header, rows)),
-        "n_candidates": str(rules["candidate"].nunique() - 1),
+        "candidate_table": "\n".join(markdown_table(["changed rule", *FITTED, "others"], rows)),
+        "candidate_others": ", ".join(sorted(others)),
+        "n_candidates": str(len(rows) - 1),
         "candidate_splits": str(runs["splits"].max()),
         "candidate_members": str(runs["members"].max()),
     }
 
 
-def candidate_ratios(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return data set × kind of prediction: ratios to the printed errors of tables 2 and 3."""
-    own = runs.set_index("dataset")
-    return pd.DataFrame(
-        {
-            kind: own[column] / published_rmse(table)[method].reindex(own.index)
-            for kind, (column, table, method) in CANDIDATE_KINDS.items()
-        }
-    )
+def _needed(tables: dict[tuple[str, str], pd.DataFrame]) -> pd.DataFrame:
+    """Data set × kind of prediction: printed errors over those of the tables as published."""
+    ratios = {
+        kind: tables[table, "as_published"].set_index(["method", "dataset"])["ratio"][method]
+        for kind, (_, table, method) in CANDIDATE_KINDS.items()
+    }
+    return 1 / pd.DataFrame(ratios).loc[list(FITTED)]
 
 
-def _joined(ratios: pd.Series) -> str:
-    return ", ".join(f"{ratio:.3f}" for ratio in ratios)
+def _joined(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
 
 
 def compared_by_scale() -> pd.DataFrame:

@@ -109,7 +109,7 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values() | loss_scale_values()
-    values |= candidate_values()
+    values |= candidate_values(tables)
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
     return values
