@@ -56,25 +56,37 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
     """
     runs = pd.read_csv(RESULTS / "as_published_candidates.csv")
     columns = [column for column, _, _ in CANDIDATE_KINDS.values()]
-    errors = runs.set_index(["candidate", "prediction", "dataset"])[columns]
+    errors = runs.set_index(["candidate", "prediction", "dataset"])[columns].sort_index()
     unchanged: Any = errors.loc["none", "mean"]
     rows = [["needed to reach print", *map(_joined, _needed(tables).to_numpy()), ""]]
-    for name, order in dict.fromkeys(zip(runs["candidate"], runs["prediction"], strict=True)):
-        if (name, order) == ("none", "mean") or (name != "none" and order != "mean"):
-            continue
+    rules = [(name, "mean") for name in runs["candidate"].unique() if name != "none"]
+    for name, order in [*rules, *(("none", order) for order in ORDERS)]:
         factors = errors.loc[name, order] / unchanged
         others = factors.drop(index=list(FITTED)).to_numpy()
         cells = [_joined(factors.loc[key]) for key in FITTED]
         label = name if order == "mean" else ORDERS[order]
         rows.append([label, *cells, f"{others.min():.2f} to {others.max():.2f}"])
     others = [str(key) for key in unchanged.index if key not in FITTED]
-    return {
+    return keras_values() | {
         "candidate_table": "\n".join(markdown_table(["changed rule", *FITTED, "others"], rows)),
         "candidate_others": ", ".join(sorted(others)),
         "n_candidates": str(len(rows) - 1),
         "candidate_splits": str(runs["splits"].max()),
         "candidate_members": str(runs["members"].max()),
     }
+
+
+def keras_values() -> dict[str, str]:
+    """Return the errors of the training that was written anew with Keras, over those of ours."""
+    runs = pd.read_csv(RESULTS / "keras_training.csv")
+    columns = ["rmse_1_anchor", "rmse_all_anchors"]
+    means = runs.groupby(["dataset", "training"])[columns].mean()
+    values = {}
+    for key in runs["dataset"].unique():
+        one, every = (means.loc[key, "Keras"] / means.loc[key, "ours"]).to_numpy()
+        values[f"keras_{key}"] = f"{one:.2f} with one anchor and {every:.2f} with all"
+        values[f"keras_splits_{key}"] = str(runs[runs["dataset"] == key]["split"].nunique())
+    return values
 
 
 def _needed(tables: dict[tuple[str, str], pd.DataFrame]) -> pd.DataFrame:
