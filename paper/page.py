@@ -29,7 +29,7 @@ from paper.loop_relabelling import ROUND_TREES
 from paper.loss_scale import candidate_values, loss_scale_values
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.records import ON_PROCESSOR, Record, Records, origin
-from paper.semi_supervised_networks import PUBLISHED_MEMBERS
+from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.parameters import EFFORTS
 
@@ -259,6 +259,9 @@ def setting_values() -> dict[str, str]:
         "round_trees": str(ROUND_TREES),
         "bc_features": str(info("BC").features),
         "co_training_members": str(PUBLISHED_MEMBERS),
+        "published_shares": ", ".join(
+            f"{percent(share)} {name}" for name, share in PUBLISHED_PARTS.items()
+        ),
     }
 
 

@@ -38,7 +38,8 @@ from twinned.rows.schema import Floats
 
 STUDY, VARIANTS = "semi-supervised-networks", ("as_published", "modern")
 SHARES, LOOP_WEIGHTS, N_ROUNDS = (0.1, 0.3, 0.7), (0.1, 1.0, 10.0), 2
-PUBLISHED_SHARES, PUBLISHED_WEIGHTS = (0.3,), (1.0, 10.0, 100.0)
+PUBLISHED_PARTS = {"labelled": 0.3, "validation": 0.1, "unlabelled": 0.5, "test": 0.1}
+PUBLISHED_SHARES, PUBLISHED_WEIGHTS = (PUBLISHED_PARTS["labelled"],), (1.0, 10.0, 100.0)
 PUBLISHED_MEMBERS = 4  # of plain networks, whose agreement rates their pseudo-labels
 QUICK_DATASET, QUICK_SHARES, QUICK_WEIGHTS, QUICK_STEPS = "TF", (0.3,), (1.0,), 50
 QUICK_EPOCHS = 8
