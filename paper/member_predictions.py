@@ -124,7 +124,7 @@ class FittedTwin:
 
 
 @partial(jax.jit, static_argnames="shape")
-def raw_outputs(shape: Shape, parameters: Any, queries: Floats, anchors: Floats) -> Any:
+def raw_outputs(shape: Shape, parameters: Any, queries: Any, anchors: Any) -> Any:
     """(order, query, anchor) F(x, a) and F(a, x) of one network with a leading member axis."""
     own = jax.tree.map(lambda value: value[0], parameters)
     network = Network(shape, own, jnp.float32(0.0))

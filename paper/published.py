@@ -320,8 +320,7 @@ def _stack_problems(
     n_unlabelled = max(1, len(group[0].unlabelled))
     tables = [_partner_table(*own) for own in zip(estimators, group, strict=True)]
     n_partners = max(table.shape[1] for table in tables)
-    no_table = group[0].partners is None
-    n_table_rows = 1 if no_table else n_rows
+    n_table_rows = 1 if group[0].partners is None else n_rows
     return stack_fields(
         [
             NetworkData(
@@ -333,7 +332,7 @@ def _stack_problems(
                 held_out=pad_to(problem.folds[0], n_held_out, dtype=np.int32),
                 n_held_out=np.int32(len(problem.folds[0])),
                 partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
-                n_partners=np.uint32(1 if no_table else problem.partners.shape[1]),
+                n_partners=np.uint32(1 if problem.partners is None else problem.partners.shape[1]),
                 loop_weight=np.float32(own.loop_weight if own.is_twin else 0.0),
                 unlabelled=pad_to(problem.unlabelled, n_unlabelled, dtype=np.int32),
                 n_unlabelled=np.int32(len(problem.unlabelled)),
@@ -356,8 +355,8 @@ def _partner_table(estimator: Any, problem: TrainingProblem) -> NDArray[np.int32
         return problem.partners
     nearest = NeighborIndex(problem.X[rows]).kneighbors_self(k, include_self=True)
     columns = max(k, problem.partners.shape[1])
-    parts = [(problem.partners, problem.n_train), (rows[nearest], len(rows))]
-    return np.vstack([pad_to(own, n, columns, dtype=np.int32) for own, n in parts])
+    parts: list[NDArray[Any]] = [problem.partners, rows[nearest]]
+    return np.vstack([pad_to(own, len(own), columns, dtype=np.int32) for own in parts])
 
 
 def _make_ensemble(shape: Shape, parameters: dict[str, Any], errors: Floats) -> TrainedEnsemble:
