@@ -1,8 +1,8 @@
-"""The paper's own training on its 25 splits, beside tables T1 and T2.
+"""The paper's own training of twins on its 25 splits, beside table T2.
 
-`PublishedTwin()` and `PublishedNetwork()` of `paper.published` train on the 70 % of each
-split, stop early by its 10 % and are tested on its 20 %; all splits of a data set are trained as
-one program. Results: `benchmarks/results/as_published.csv` and `.md`.
+`PublishedTwin()` of `paper.published` trains on the 70 % of each split, stops early by its 10 % and
+is tested on its 20 %; all splits of a data set are trained as one program. Plain networks are in
+the records of table T1. Results: `benchmarks/results/as_published.csv` and `.md`.
 
     python -m benchmarks.as_published                                  # minutes on a GPU
     python -m benchmarks.as_published --only-table
@@ -24,34 +24,30 @@ from twinned.datasets import KEYS, PAPER_SEEDS
 
 COLUMNS = ["dataset", "method", "seed", "rmse:.6g", "epochs", "seconds:.4g"]
 SCALE_COLUMNS = ["dataset", "method", "loss_scale", "rmse:.4g", "standard_error:.2g", "epochs:.0f"]
-TABLES = {"ann_single": "T1", "tnnr_all_anchors": "T2", "tnnr_1_anchor": "T2"}
+METHODS = ("tnnr_all_anchors", "tnnr_1_anchor")
 
 
-def run_splits(dataset, method):
-    """Return the errors of all 25 splits; the twin with all anchors also has those of one."""
-    from paper.published import PublishedNetwork, PublishedTwin, fit_published
+def run_splits(dataset):
+    """Return the errors of all 25 splits, with all anchors and with one."""
+    from paper.published import PublishedTwin, fit_published
 
-    kind = PublishedNetwork if method == "ann_single" else PublishedTwin
     splits = [split_rows(dataset, seed) for seed in PAPER_SEEDS]
     start = time.perf_counter()
     models = fit_published(
-        [kind(random_state=0)] * len(splits),
+        [PublishedTwin(random_state=0)] * len(splits),
         [(*train, None, *validation) for train, validation, _ in splits],
     )
     seconds = (time.perf_counter() - start) / len(splits)
     rows = []
     for seed, model, (_, _, (X, y)) in zip(PAPER_SEEDS, models, splits, strict=True):
-        if method == "ann_single":
-            errors = {method: rmse(model.predict(X), y)}
-        else:
-            _, estimates = model.predict_anchors(X)
-            # the expected error of an anchor drawn at random
-            one_anchor = np.sqrt(np.mean((estimates - y[:, None]) ** 2, axis=0)).mean()
-            errors = {method: rmse(estimates.mean(axis=1), y), "tnnr_1_anchor": one_anchor}
+        _, estimates = model.predict_anchors(X)
+        # the expected error of an anchor drawn at random
+        one_anchor = np.sqrt(np.mean((estimates - y[:, None]) ** 2, axis=0)).mean()
+        errors = rmse(estimates.mean(axis=1), y), one_anchor
         epochs = int(np.isfinite(model.learning_curve_).sum())
         rows += [
             {"method": name, "seed": seed, "rmse": error, "epochs": epochs, "seconds": seconds}
-            for name, error in errors.items()
+            for name, error in zip(METHODS, errors, strict=True)
         ]
     return rows
 
@@ -66,12 +62,12 @@ def run_loss_scale(dataset, scale):
     published_training.LABELLED_SHARE = share * scale
     jax.clear_caches()  # the factor is compiled in
     try:
-        runs = run_splits(dataset, "tnnr_all_anchors")
+        runs = run_splits(dataset)
     finally:
         published_training.LABELLED_SHARE = share
         jax.clear_caches()
     rows = []
-    for method in ("tnnr_all_anchors", "tnnr_1_anchor"):
+    for method in METHODS:
         own = [run for run in runs if run["method"] == method]
         errors = [run["rmse"] for run in own]
         rows.append(
@@ -89,16 +85,16 @@ def summary(runs):
     grouped = runs.groupby(["dataset", "method"])
     means, epochs = grouped["rmse"].mean(), grouped["epochs"].mean()
     errors = grouped["rmse"].std(ddof=0) / np.sqrt(len(PAPER_SEEDS))
-    rows, ratios = [], {method: [] for method in TABLES}
+    known = published_rmse("T2")
+    rows, ratios = [], {method: [] for method in METHODS}
     for key in KEYS:
         cells = [key]
-        for method, table in TABLES.items():
-            known = published_rmse(table).loc[key, method]
-            ratio = means[key, method] / known
+        for method in METHODS:
+            ratio = means[key, method] / known.loc[key, method]
             ratios[method].append(ratio)
             mean = f"{means[key, method]:.4g} ({errors[key, method]:.2g})"
-            cells.append(f"{mean}, {known:.4g}, **{ratio:.3f}**")
-        cells.append(f"{epochs[key, 'tnnr_all_anchors']:.0f}, {epochs[key, 'ann_single']:.0f}")
+            cells.append(f"{mean}, {known.loc[key, method]:.4g}, **{ratio:.3f}**")
+        cells.append(f"{epochs[key, 'tnnr_all_anchors']:.0f}")
         rows.append(cells)
     for limit in (0.03, 0.07):
         counts = [
@@ -112,7 +108,7 @@ def summary(runs):
         "Mean test RMSE (standard error) of one network a split, the published figure, and their "
         "ratio. `python -m benchmarks.as_published`.",
         "",
-        *harness.markdown_table(["", *TABLES, "epochs (twin, plain)"], rows),
+        *harness.markdown_table(["", *METHODS, "epochs"], rows),
     ]
 
 
@@ -120,7 +116,6 @@ def main():
     arguments = harness.parse_arguments(
         __doc__,
         datasets=list(KEYS),
-        methods=["tnnr_all_anchors", "ann_single"],
         loss_scales=float,
         only_table=False,
         output=harness.RESULTS / "as_published.csv",
@@ -131,9 +126,8 @@ def main():
         trials = [(key, scale) for key in arguments.datasets for scale in arguments.loss_scales]
         harness.run_benchmark(table, trials, run_loss_scale, arguments)
         return
-    table = harness.ResultTable(arguments.output, ("dataset", "method"), COLUMNS)
-    trials = [(key, method) for key in arguments.datasets for method in arguments.methods]
-    harness.run_benchmark(table, trials, run_splits, arguments)
+    table = harness.ResultTable(arguments.output, ("dataset",), COLUMNS)
+    harness.run_benchmark(table, [(key,) for key in arguments.datasets], run_splits, arguments)
     harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
 

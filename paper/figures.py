@@ -235,7 +235,7 @@ def figure_e(records: RecordsByStudy, variant: str) -> Panels:
     panels = Panels(
         _datasets(records, "paired-networks"),
         _title("E", "Training-set multiplier", variant),
-        "random partners of each point",
+        "training-set multiplier",
         "test RMSE",
     )
     panels.draw_level(_all_pairs(records), "all pairs", color=BLUE)

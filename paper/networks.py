@@ -41,11 +41,14 @@ QUICK_ROWS = (140, 20, 40)  # training, validation and test: all data sets have 
 NEIGHBORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # anchors of a twin that was trained on all pairs
 NEAREST_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # in training and prediction
 MULTIPLIERS = (1, 2, 4, 8, 16, 32, 64)
+LEAST_PARTNERS = 2  # of the author's code; it counts a training point among its own neighbors
 VARIANTS = ("as_published", "modern", "as_written")
 
 
 def plain_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
     settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **extent(variant, quick)}
+    if variant != "modern":
+        settings["last_batch"] = "remaining rows"  # earlier records: filled to a full batch
     return [Trial("plain-networks", variant, dataset, split, settings)]
 
 
@@ -63,10 +66,25 @@ def paired_trials(variant: str, dataset: str, split: int, quick: bool) -> list[T
         kinds["all"] = (0,)
     settings = {"members": 1 if quick else N_PAIRED[variant], **extent(variant, quick)}
     return [
-        Trial("paired-networks", variant, dataset, split, settings | {"pairs": kind, "partners": k})
+        Trial(
+            "paired-networks",
+            variant,
+            dataset,
+            split,
+            settings | {"pairs": kind, "partners": k} | _author_rules(variant, kind, k),
+        )
         for kind, partners in kinds.items()
         for k in partners
     ]
+
+
+def _author_rules(variant: str, pairs: str, partners: int) -> dict[str, Any]:
+    """Return the settings that distinguish the author's pairs from those of earlier records."""
+    if variant == "as_published" and pairs == "nearest":
+        return {"validation_pairs": "nearest"}
+    if variant == "as_published" and pairs == "random" and partners < LEAST_PARTNERS:
+        return {"least_partners": LEAST_PARTNERS}
+    return {}
 
 
 def extent(variant: str, quick: bool) -> dict[str, Any]:
@@ -217,12 +235,12 @@ def make_network(kind: Any, trial: Trial, **options: Any) -> Any:
 
 def _pairs(trial: Trial) -> Any:
     partners = trial.settings["partners"]
+    published = trial.variant == "as_published"
+    if published:
+        partners = max(partners, LEAST_PARTNERS)
     if trial.settings["pairs"] == "random":
         return RandomPairs(partners)
-    if trial.variant != "as_published":
-        return NearestPairs(partners)
-    # the author counts a training point among its own neighbors, of which there are two at least
-    return NearestPairs(max(partners, 2), include_self=True)
+    return NearestPairs(partners, include_self=published)
 
 
 def _epochs(model: Any) -> float:

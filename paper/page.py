@@ -27,9 +27,10 @@ from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records,
 from paper.forests import N_TREES, incomplete_searches
 from paper.harness import ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
-from paper.loss_scale import loss_scale_values
+from paper.loss_scale import candidate_values, loss_scale_values
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.records import ON_PROCESSOR, Record, Records, origin
+from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.parameters import EFFORTS
 
@@ -113,6 +114,7 @@ def page_values(records: Records) -> dict[str, str]:
     published_forests = current_records(records, "forests", "as_published")
     values["T5_searched_once"] = join(incomplete_searches(published_forests))
     values |= time_values(records) | setting_values() | loss_scale_values()
+    values |= candidate_values(tables)
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
     return values
@@ -324,6 +326,10 @@ def setting_values() -> dict[str, str]:
         "forest_trees": str(N_TREES),
         "round_trees": str(ROUND_TREES),
         "bc_features": str(info("BC").features),
+        "co_training_members": str(PUBLISHED_MEMBERS),
+        "published_shares": ", ".join(
+            f"{percent(share)} {name}" for name, share in PUBLISHED_PARTS.items()
+        ),
     }
 
 

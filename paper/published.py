@@ -13,9 +13,11 @@ Networks, random numbers and predictions are those of the package.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from paper.published_training import (
@@ -41,6 +43,8 @@ from twinned.models.neural.problem import (
 )
 from twinned.models.resources import limit_threads
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+from twinned.pairing.pairs import NearestPairs
+from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, known_medians
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice, check_integer, draw_seed
@@ -114,11 +118,12 @@ class PublishedTwin(TwinNeuralRegressor):
     """Twins of the paper; see `PublishedNetwork`.
 
     `PublishedTwin(pairs=NearestPairs(16, include_self=True), anchors=NearestAnchors(16))` is the
-    paper's nearest-neighbor twin.
+    paper's nearest-neighbor twin. `loop_weight` is that of the loss of loops, which needs the
+    unlabelled rows of `fit_published`.
     """
 
     hidden_sizes, effort, training = (128, 128), "balanced", None
-    weights, loop_weight = "uniform", 0.0
+    weights = "uniform"
     categorical_features, memory_limit = None, "512MB"
     fit = PublishedNetwork.fit  # type: ignore[assignment]  # without batch and y_std
 
@@ -129,6 +134,7 @@ class PublishedTwin(TwinNeuralRegressor):
         n_members=1,
         pairs="all",
         anchors="all",
+        loop_weight=0.0,
         max_epochs=None,
         patience=None,
         learning_rate=1.0,
@@ -141,6 +147,7 @@ class PublishedTwin(TwinNeuralRegressor):
         self.n_members = n_members
         self.pairs = pairs
         self.anchors = anchors
+        self.loop_weight = loop_weight
         self.max_epochs = max_epochs
         self.patience = patience
         self.learning_rate = learning_rate
@@ -153,7 +160,7 @@ class PublishedTwin(TwinNeuralRegressor):
 def fit_published(estimators: Sequence[Any], problems: Sequence[Any]) -> list[Any]:
     """Fit clones of the estimators, those of the same kind and size as one compiled program.
 
-    The problems are (X, y, None, X_val, y_val).
+    The problems are (X, y, None, X_val, y_val), or with X of unlabelled rows as well.
     """
     models = [clone(estimator) for estimator in estimators]
     groups: dict[tuple, list[int]] = {}
@@ -161,8 +168,10 @@ def fit_published(estimators: Sequence[Any], problems: Sequence[Any]) -> list[An
     for i, (model, problem) in enumerate(zip(models, problems, strict=True)):
         built.append(build_published_problem(model, *problem))
         # the length of an epoch depends on the number of training rows
-        kind = (type(model), resolve_schedule(model), built[i].options, built[i].n_train)
-        groups.setdefault((*kind, built[i].partners is None), []).append(i)
+        options = replace(built[i].options, loop_weight=0.0)  # which is data of the program
+        kind = (type(model), resolve_schedule(model), options, built[i].n_train)
+        data = built[i].partners is None, len(built[i].unlabelled)
+        groups.setdefault((*kind, *data), []).append(i)
     for group in groups.values():
         ensembles = _train_group([models[i] for i in group], [built[i] for i in group])
         for i, ensemble in zip(group, ensembles, strict=True):
@@ -182,21 +191,31 @@ def resolve_schedule(estimator: Any) -> PublishedSchedule:
     return schedule._replace(**changes)
 
 
-def steps_per_epoch(n_train: int, twin: bool) -> int:
+def steps_per_epoch(n_train: int, twin: bool, n_unlabelled: int = 0) -> int:
     """Return the number of steps that the author calls an epoch.
 
     A plain network uses each row once. A twin takes 5 (n_train + n_test) / 16 steps, and the
-    paper's test rows are 2/7 of its training rows.
+    paper's test rows are 2/7 of its training rows; with unlabelled rows, these are 5/6 of them.
 
     >>> steps_per_epoch(700, twin=False), steps_per_epoch(700, twin=True)
     (44, 281)
+    >>> steps_per_epoch(300, twin=True, n_unlabelled=500)
+    281
     """
-    rows = 5 * 9 / 7 * n_train if twin else n_train
-    return max(1, round(rows / BATCH_SIZE) if twin else -(-n_train // BATCH_SIZE))
+    if not twin:
+        return -(-n_train // BATCH_SIZE)
+    n_test = 6 / 5 * n_unlabelled if n_unlabelled else 2 / 7 * n_train
+    return max(1, round(5 * (n_train + n_test) / BATCH_SIZE))
 
 
 def build_published_problem(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    X_val: Any,
+    y_val: Any,
+    X_unlabelled: Any = None,
 ) -> TrainingProblem:
     """Return the training problem of the paper: the validation rows are the only fold."""
     table = make_training_rows(estimator, X, y, sample_weight)
@@ -212,7 +231,14 @@ def build_published_problem(
     if estimator.is_twin and (pairs := draw_pairs(estimator.pairs, features, rng)) is not None:
         partners = tabulate_partners(pairs[0], pairs[1], n_train)
     validation = scale_validation_rows(estimator, X_val, y_val, table, scale)
-    rows = np.concatenate([features, validation[0]])
+    no_rows = np.empty((0, features.shape[1])), np.empty((0, table.outputs.shape[1]))
+    unlabelled = no_rows
+    if X_unlabelled is not None:  # no value of y is used
+        no_y = np.zeros(len(X_unlabelled))
+        unlabelled = scale_validation_rows(estimator, X_unlabelled, no_y, table, scale)
+    parts = (features, table.outputs), validation, unlabelled
+    rows, outputs = (np.concatenate(own) for own in zip(*parts, strict=True))
+    labelled = n_train + len(validation[0])
     factors = np.ones((2, len(columns)))
     return TrainingProblem(
         options=resolve_options(estimator),
@@ -220,17 +246,34 @@ def build_published_problem(
         scale=scale,
         selected=np.arange(table.schema.n_features),
         X=rows,
-        y=np.concatenate([table.outputs, validation[1]]),
-        row_weight=np.append(weight, np.ones(len(validation[0]))),
+        y=outputs,
+        row_weight=np.append(weight, np.ones(len(rows) - n_train)),
         merged_into=np.arange(n_train),
-        folds=[np.arange(n_train, len(rows))],
+        folds=[np.arange(n_train, labelled)],
         training=[np.arange(n_train)],
-        unlabelled=np.empty(0, dtype=np.intp),
+        unlabelled=np.arange(labelled, len(rows)),
         partners=partners,
         learned_metric=None,
         inputs=[NetworkInputs(columns, factors, factors)] * 2,
         seed=seed,
     )
+
+
+def n_validation_partners(estimator: Any, n_validation: int) -> int:
+    """Return the number of nearest validation rows that a validation row is paired with.
+
+    As published, twins of k nearest pairs have 0.1 / 0.7 of k, the share of the validation rows,
+    rounded down, two at least, and the row itself is one of them. 0: validation pairs are random.
+
+    >>> twin = PublishedTwin(pairs=NearestPairs(32, include_self=True))
+    >>> n_validation_partners(twin, 100), n_validation_partners(PublishedTwin(), 100)
+    (4, 0)
+    """
+    if not estimator.is_twin or estimator.variant != "as_published":
+        return 0
+    if not isinstance(estimator.pairs, NearestPairs):
+        return 0
+    return min(max(int(estimator.pairs.k * 0.1 / 0.7), 2), n_validation)
 
 
 def fit_signed_maximum(table: TrainingRows, weight: Floats) -> Scale:
@@ -250,10 +293,11 @@ def _train_group(estimators: list[Any], group: list[TrainingProblem]) -> list[Tr
     n_features = round_up(problem.X.shape[1], 4)
     shape = Shape(n_features, problem.y.shape[1], first.hidden_sizes, 0, "relu", first.is_twin)
     schedule = resolve_schedule(first)
-    config = PublishedConfig(shape, BATCH_SIZE, schedule.triples, problem.partners is not None)
-    data = _stack_problems(group, n_features, first.learning_rate)
+    has_table, loops = problem.partners is not None, len(problem.unlabelled) > 0
+    config = PublishedConfig(shape, BATCH_SIZE, schedule.triples, has_table, loops)
+    data = _stack_problems(estimators, group, n_features)
     keys = np.array([_keys(own.seed, first.n_members) for own in group])
-    steps = steps_per_epoch(problem.n_train, first.is_twin)
+    steps = steps_per_epoch(problem.n_train, first.is_twin, len(problem.unlabelled))
     with on_device(first.device, first.n_jobs):
         parameters, errors = train_as_published(config, schedule, data, keys, steps, first.verbose)
     return [
@@ -267,11 +311,14 @@ def _keys(seed: int, n_members: int) -> list[np.uint32]:
     return [np.uint32((seed + 7919 * number) % 2**32) for number in range(n_members)]
 
 
-def _stack_problems(group: list[TrainingProblem], n_features: int, rate: float) -> NetworkData:
+def _stack_problems(
+    estimators: list[Any], group: list[TrainingProblem], n_features: int
+) -> NetworkData:
     """Return the padded arrays of all problems."""
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(problem.folds[0]) for problem in group), 32)
-    tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
+    n_unlabelled = max(1, len(group[0].unlabelled))
+    tables = [_partner_table(*own) for own in zip(estimators, group, strict=True)]
     n_partners = max(table.shape[1] for table in tables)
     n_table_rows = 1 if group[0].partners is None else n_rows
     return stack_fields(
@@ -285,13 +332,31 @@ def _stack_problems(group: list[TrainingProblem], n_features: int, rate: float) 
                 held_out=pad_to(problem.folds[0], n_held_out, dtype=np.int32),
                 n_held_out=np.int32(len(problem.folds[0])),
                 partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
-                n_partners=np.uint32(table.shape[1]),
+                n_partners=np.uint32(1 if problem.partners is None else problem.partners.shape[1]),
+                loop_weight=np.float32(own.loop_weight if own.is_twin else 0.0),
+                unlabelled=pad_to(problem.unlabelled, n_unlabelled, dtype=np.int32),
+                n_unlabelled=np.int32(len(problem.unlabelled)),
+                n_held_out_partners=np.int32(n_validation_partners(own, len(problem.folds[0]))),
                 n_features=np.int32(problem.X.shape[1]),
-                learning_rate=np.float32(rate),
+                learning_rate=np.float32(own.learning_rate),
             )
-            for problem, table in zip(group, tables, strict=True)
+            for own, problem, table in zip(estimators, group, tables, strict=True)
         ]
     )
+
+
+def _partner_table(estimator: Any, problem: TrainingProblem) -> NDArray[np.int32]:
+    """(row, partner): the partners of training rows, then those of validation rows."""
+    if problem.partners is None:
+        return np.zeros((1, 1), np.int32)
+    rows = problem.folds[0]
+    k = n_validation_partners(estimator, len(rows))
+    if not k:
+        return problem.partners
+    nearest = NeighborIndex(problem.X[rows]).kneighbors_self(k, include_self=True)
+    columns = max(k, problem.partners.shape[1])
+    parts: list[NDArray[Any]] = [problem.partners, rows[nearest]]
+    return np.vstack([pad_to(own, len(own), columns, dtype=np.int32) for own in parts])
 
 
 def _make_ensemble(shape: Shape, parameters: dict[str, Any], errors: Floats) -> TrainedEnsemble:

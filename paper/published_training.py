@@ -50,6 +50,7 @@ class PublishedConfig(NamedTuple):
     batch_size: int
     triples: bool
     partner_table: bool
+    loops: bool = False  # the loss includes the inconsistency of loops
 
 
 class NetworkData(NamedTuple):
@@ -63,7 +64,11 @@ class NetworkData(NamedTuple):
     held_out: Any  # (row,) int32; the first n_held_out are not padding
     n_held_out: Any
     partners: Any  # (row, partner) int32; (1, 1) without a partner table
-    n_partners: Any  # () columns of `partners` that are not padding
+    n_partners: Any  # () columns of `partners` that are not padding, of training rows
+    loop_weight: Any
+    unlabelled: Any  # (row,) int32; the first n_unlabelled are not padding; (1,) without loops
+    n_unlabelled: Any
+    n_held_out_partners: Any  # () as many of held-out rows; 0: validation pairs are random ones
     n_features: Any  # () without padding
     learning_rate: Any
 
@@ -90,10 +95,22 @@ class PublishedLoss(NamedTuple):
     key: Any
 
     def of_rows(self, parameters: Parameters, order: Array, step: Array) -> Array:
-        """Loss of a plain network over the rows of one step of an epoch; `order` is (row,)."""
+        """Loss of a plain network over the rows of one step of an epoch; `order` is (row,).
+
+        The last step has the remaining rows only, of which there may be one: as Keras trains.
+        """
         size = self.config.batch_size
-        rows = order[(step * size + jnp.arange(size)) % self.data.n_rows]
-        return jnp.mean(self._row_squares(parameters, rows) * self.data.weight[rows])
+        rows = order[step * size + jnp.arange(size)]
+        weight = jnp.where(jnp.arange(size) < self.rows_of_step(step), self.data.weight[rows], 0.0)
+        squares = self._row_squares(parameters, rows)
+        return jnp.sum(weight * squares) / self.rows_of_step(step)
+
+    def rows_of_step(self, step: Array) -> Array:
+        """Number of rows or pairs of a step: of a plain network, fewer in the last of an epoch."""
+        size = self.config.batch_size
+        if self.config.shape.twin:
+            return jnp.int32(size)
+        return jnp.minimum(size, self.data.n_rows - step * size)
 
     def of_differences(self, parameters: Parameters, key: Array) -> Array:
         """Loss of a twin over random pairs or triples."""
@@ -102,13 +119,31 @@ class PublishedLoss(NamedTuple):
             a = data.rows[integers(fold_in(key, 1), data.n_rows, size)]
             return self._of_pairs(parameters, a, self._draw_partners(a, fold_in(key, 2)))
         corners = self._draw_triples(key, max(1, size // 2))
-        return LABELLED_SHARE * self.of_triples(parameters, corners)
+        loss = LABELLED_SHARE * self.of_triples(parameters, corners)
+        if self.config.loops:
+            loss += data.loop_weight * self.of_loops(parameters, corners, key)
+        return loss
 
     def of_triples(self, parameters: Parameters, corners: list[Array]) -> Array:
         """Mean loss of the three differences of each triple, in one pass through the network."""
         a = jnp.concatenate(corners)
         b = jnp.concatenate([corners[1], corners[2], corners[0]])
         return self._of_pairs(parameters, a, b)
+
+    def of_loops(self, parameters: Parameters, labelled: list[Array], key: Array) -> Array:
+        """Mean square of the *mean* of the three differences around each triple of a batch.
+
+        Half of the triples are the labelled ones, half are of random unlabelled rows.
+        """
+        data, size = self.data, labelled[0].shape[0]
+        drawn = [integers(fold_in(key, 7 + i), data.n_unlabelled, size) for i in range(3)]
+        corners = [
+            jnp.concatenate([own, data.unlabelled[rows]])
+            for own, rows in zip(labelled, drawn, strict=True)
+        ]
+        a, b = jnp.concatenate(corners), jnp.concatenate([*corners[1:], corners[0]])
+        differences = self._raw_differences(parameters, a, b).reshape(3, 2 * size, -1)
+        return jnp.mean(jnp.mean(differences, axis=0) ** 2)
 
     def of_held_out_rows(self, parameters: Parameters) -> Array:
         """Loss of all held-out rows; of a twin, over the same triples of these rows every time."""
@@ -117,13 +152,20 @@ class PublishedLoss(NamedTuple):
         total = jnp.maximum(jnp.sum(inside), 1.0)
         if not self.config.shape.twin:
             return jnp.sum(inside * self._row_squares(parameters, rows)) / total
-        key = fold_in(self.key, 3)
-        count = jnp.maximum(self.data.n_held_out, 1)
-        others = [rows[integers(fold_in(key, i), count, rows.shape[0])] for i in range(2)]
+        others = [self._draw_held_out(fold_in(fold_in(self.key, 3), i)) for i in range(2)]
         a = jnp.concatenate([rows, *others])
         b = jnp.concatenate([*others, rows])
         square = self._pair_squares(parameters, a, b)
         return jnp.sum(jnp.tile(inside, 3) * square) / (3.0 * total)
+
+    def _draw_held_out(self, key: Array) -> Array:
+        """(row,): a random held-out row for each of them, or one of its partners among them."""
+        rows, data = self.data.held_out, self.data
+        drawn = rows[integers(key, jnp.maximum(data.n_held_out, 1), rows.shape[0])]
+        if not self.config.partner_table:
+            return drawn
+        columns = integers(key, jnp.maximum(data.n_held_out_partners, 1), rows.shape[0])
+        return jnp.where(data.n_held_out_partners > 0, data.partners[rows, columns], drawn)
 
     def _draw_triples(self, key: Array, size: int) -> list[Array]:
         """Three times (triple,) rows: random ones, or a random one and two of its partners."""
@@ -147,11 +189,15 @@ class PublishedLoss(NamedTuple):
 
     def _pair_squares(self, parameters: Parameters, a: Array, b: Array) -> Array:
         """(pair,): squared errors of the raw F(a, b), in this order only, as the author trains."""
-        data, network = self.data, self._network(parameters)
-        first = network.first_layer(data.X[a])[0]
-        second = network.first_layer(data.X[b])[1]
-        error = network.output(first + second) - (data.y[a] - data.y[b])
+        error = self._raw_differences(parameters, a, b) - (self.data.y[a] - self.data.y[b])
         return jnp.mean(error**2, axis=-1)
+
+    def _raw_differences(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        """(pair, output): F(a, b), without the mean of both orders."""
+        network = self._network(parameters)
+        first = network.first_layer(self.data.X[a])[0]
+        second = network.first_layer(self.data.X[b])[1]
+        return network.output(first + second)
 
     def _row_squares(self, parameters: Parameters, rows: Array) -> Array:
         """(row,): squared errors of a plain network."""
@@ -276,12 +322,13 @@ def _train_epoch(
         loss, gradient = jax.value_and_grad(loss_of)(parameters, number)
         update, momentum = _OPTIMIZER.update(gradient, momentum, parameters)
         parameters = jax.tree.map(lambda p, u: p - state.rate * u, parameters, update)
-        return parameters, momentum, total + loss
+        n_rows = losses.rows_of_step(number)
+        return parameters, momentum, total + jnp.array([n_rows * loss, n_rows])
 
     parameters, momentum, total = jax.lax.fori_loop(
-        0, steps, step, (state.parameters, state.momentum, jnp.float32(0.0))
+        0, steps, step, (state.parameters, state.momentum, jnp.zeros(2))
     )
-    loss, error = total / steps, losses.of_held_out_rows(parameters)
+    loss, error = total[0] / total[1], losses.of_held_out_rows(parameters)
     max_epochs, plateau, patience = limits
     fell = loss < state.least_loss - LEAST_FALL
     plateau_epochs = jnp.where(fell, 0, state.plateau_epochs + 1)

@@ -181,8 +181,8 @@ class Measured:
 
     @cached_property
     def one_anchor(self) -> pd.Series:
-        """Errors of one twin with one anchor."""
-        return self.means("twin-networks", lambda r: {1: r["result"]["one_anchor"]})[1]
+        """Errors of one twin with one anchor, which is drawn for each row."""
+        return self.single_anchor_twins[1]
 
     @cached_property
     def knn(self) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from paper.conclusions.measured import (
     percent,
     standard_scores,
 )
-from paper.semi_supervised_networks import SHARES, STUDY
+from paper.semi_supervised_networks import PUBLISHED_SHARES, SHARES, STUDY
 from paper.semi_supervised_table import CHOSEN, CO_TRAINING, PLAIN, SUPERVISED, method_errors
 from twinned.datasets import PAPER_SEEDS
 
@@ -31,11 +31,12 @@ def errors_by_share(m: Measured) -> dict[str, pd.DataFrame]:
     errors: Any = method_errors({STUDY: m.records(STUDY)})
     count = errors.groupby(["share", "dataset"]).size()
     complete = {cell for cell, n in count.items() if n == len(PAPER_SEEDS)}
-    lacking = [key for key in m.datasets if any((s, key) not in complete for s in SHARES)]
+    shares = SHARES if m.variant == "modern" else PUBLISHED_SHARES
+    lacking = [key for key in m.datasets if any((s, key) not in complete for s in shares)]
     if lacking:
         is_all = len(lacking) == len(m.datasets)
         raise MissingRecordsError(f"{STUDY} on {join(lacking)}", () if is_all else lacking)
-    return {percent(share): errors.loc[share].loc[list(m.datasets)] for share in SHARES}
+    return {percent(share): errors.loc[share].loc[list(m.datasets)] for share in shares}
 
 
 def mean_ratio(errors: pd.DataFrame, method: str, reference: str) -> pd.Series:

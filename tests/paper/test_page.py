@@ -138,3 +138,28 @@ def test_ratios_of_a_scaled_loss_by_a_slow_version(values):
         row = next(r for r in table if r[0] == f"| {dataset}" and r[1] == "tnnr_all_anchors")
         expected = own[dataset, "tnnr_all_anchors", "0.125"] / error
         assert float(row[column]) == pytest.approx(expected, abs=6e-4)
+
+
+def test_factors_of_candidates_by_a_slow_version(values):
+    rows = csv.DictReader((RESULTS / "as_published_candidates.csv").open(encoding="utf-8"))
+    own = {(r["candidate"], r["prediction"], r["dataset"]): r for r in rows}
+    lines = [line.strip("| ").split(" | ") for line in values["candidate_table"].splitlines()]
+    table = {line[0]: line[1:] for line in lines}
+    changed, unchanged = own["loss × 1/8", "mean", "TF"], own["none", "mean", "TF"]
+    kinds = ("rmse_1_anchor", "rmse_all_anchors", "rmse_nearest")
+    expected = ", ".join(f"{float(changed[k]) / float(unchanged[k]):.2f}" for k in kinds)
+    assert table["loss × 1/8"][0] == expected
+    one_order = own["none", "first", "RCL"], own["none", "mean", "RCL"]
+    expected = ", ".join(f"{float(one_order[0][k]) / float(one_order[1][k]):.2f}" for k in kinds)
+    assert table["prediction by F(x, a) alone"][1] == expected
+    assert len(table) == int(values["n_candidates"]) + 3  # header, its line, what is needed
+
+
+def test_errors_of_keras_by_a_slow_version(values):
+    rows = list(csv.DictReader((RESULTS / "keras_training.csv").open(encoding="utf-8")))
+
+    def mean(training):
+        found = [r for r in rows if (r["dataset"], r["training"]) == ("WSB", training)]
+        return sum(float(r["rmse_all_anchors"]) for r in found) / len(found)
+
+    assert values["keras_WSB"].endswith(f"{mean('Keras') / mean('ours'):.2f} with all")

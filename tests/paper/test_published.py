@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from paper import published, published_training
 from paper.published import PublishedNetwork, PublishedTwin
-from twinned import NearestAnchors, NearestPairs
+from twinned import NearestAnchors, NearestPairs, RandomPairs
 from twinned.datasets import make_tf
 from twinned.models.neural.network import Shape, pad_to
 
@@ -39,6 +39,10 @@ def engine(twin, learning_rate=1.0):
         n_held_out=np.int32([12]),
         partners=np.zeros((1, 1, 1), np.int32),
         n_partners=np.uint32([1]),
+        n_held_out_partners=np.int32([0]),
+        loop_weight=np.float32([0.0]),
+        unlabelled=np.arange(76, 90, dtype=np.int32)[None],
+        n_unlabelled=np.int32([14]),
         n_features=np.int32([2]),
         learning_rate=np.float32([learning_rate]),
     )
@@ -53,22 +57,95 @@ def plain_forward(parameters, x):
     return value
 
 
-def test_triple_loss_is_the_mean_of_three_raw_differences():
-    config, data, keys = engine(twin=True)
+def member(twin, **changes):
+    """The losses of one member, its problem and its initial parameters."""
+    config, data, keys = engine(twin)
     state = published_training.initial_epoch_state(config, data, keys)
-    problem = type(data)(*(value[0] for value in data))
+    problem = type(data)(*(value[0] for value in data))._replace(**changes)
     parameters = {name: np.asarray(value[0, 0]) for name, value in state.parameters.items()}
-    corners = [np.array([0, 5, 9]), np.array([3, 3, 1]), np.array([7, 2, 30])]
     losses = published_training.PublishedLoss(config, problem, keys[0, 0])
-    fast = losses.of_triples(parameters, [jnp.array(c) for c in corners])
+    return losses, problem, parameters
 
+
+def raw_difference(parameters, X, a, b):
     both = {**parameters, "linear": np.vstack([parameters["linear_0"], parameters["linear_1"]])}
+    return plain_forward(both, np.concatenate([X[a], X[b]]))
+
+
+CORNERS = [np.array([0, 5, 9]), np.array([3, 3, 1]), np.array([7, 2, 30])]
+
+
+def test_triple_loss_is_the_mean_of_three_raw_differences():
+    losses, problem, parameters = member(twin=True)
+    fast = losses.of_triples(parameters, [jnp.array(c) for c in CORNERS])
     squares = []
-    for triple in zip(*corners, strict=True):
+    for triple in zip(*CORNERS, strict=True):
         for a, b in zip(triple, (*triple[1:], triple[0]), strict=True):
-            predicted = plain_forward(both, np.concatenate([problem.X[a], problem.X[b]]))
+            predicted = raw_difference(parameters, problem.X, a, b)
             squares.append((predicted - (problem.y[a] - problem.y[b])) ** 2)
     np.testing.assert_allclose(fast, np.mean(squares), rtol=1e-5)
+
+
+def test_loop_loss_is_the_square_of_the_mean_of_three_differences(monkeypatch):
+    # the unlabelled triples are rows 80 to 88, three by three
+    drawn = iter([np.array([4, 5, 6]), np.array([7, 8, 9]), np.array([10, 11, 12])])
+    monkeypatch.setattr(published_training, "integers", lambda *_: next(drawn))
+    losses, problem, parameters = member(twin=True)
+    fast = losses.of_loops(parameters, [jnp.array(c) for c in CORNERS], np.uint32(1))
+    triples = [*zip(*CORNERS, strict=True), (80, 83, 86), (81, 84, 87), (82, 85, 88)]
+    squares = []
+    for a, b, c in triples:
+        total = sum(
+            raw_difference(parameters, problem.X, *pair) for pair in ((a, b), (b, c), (c, a))
+        )
+        squares.append((total / 3) ** 2)
+    np.testing.assert_allclose(fast, np.mean(squares), rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_rows", [35, 33, 32])
+def test_the_last_batch_of_plain_networks_has_the_remaining_rows(n_rows):
+    losses, problem, parameters = member(twin=False, n_rows=np.int32(n_rows))
+    order = np.random.RandomState(0).permutation(64).astype(np.int32)
+    steps = published.steps_per_epoch(n_rows, twin=False)
+    parts = [order[:n_rows][start : start + 16] for start in range(0, n_rows, 16)]
+    assert len(parts) == steps
+    for step, rows in enumerate(parts):
+        assert int(losses.rows_of_step(jnp.int32(step))) == len(rows)
+        error = plain_forward({**parameters, "linear": parameters["linear_0"]}, problem.X[rows])
+        expected = np.mean((error - problem.y[rows]) ** 2)
+        fast = losses.of_rows(parameters, jnp.array(order), jnp.int32(step))
+        np.testing.assert_allclose(fast, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("k", "n_partners"), [(2, 2), (16, 2), (32, 4), (64, 9)])
+def test_validation_pairs_of_nearest_pairs_are_nearest_validation_rows(k, n_partners):
+    twin = PublishedTwin(pairs=NearestPairs(k, include_self=True))
+    problem = published.build_published_problem(twin, X[LEARN], y[LEARN], None, *ROWS.values())
+    data = published._stack_problems([twin], [problem], 4)
+    assert data.n_held_out_partners[0] == n_partners
+    nearest = {}
+    for row in range(64, 76):
+        apart = [np.linalg.norm(problem.X[row] - problem.X[other]) for other in range(64, 76)]
+        nearest[row] = {64 + int(i) for i in np.argsort(apart)[:n_partners]}
+        assert set(data.partners[0][row, :n_partners]) == nearest[row]
+    config = published_training.PublishedConfig(None, 16, True, True)
+    own = type(data)(*(value[0] for value in data))
+    losses = published_training.PublishedLoss(config, own, np.uint32(7))
+    drawn = np.array([losses._draw_held_out(np.uint32(i))[:12] for i in range(100)])
+    assert {row: set(drawn[:, row - 64]) for row in nearest} == nearest
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        PublishedTwin(pairs=RandomPairs(8)),
+        PublishedTwin("as_written", pairs=NearestPairs(8)),
+        PublishedTwin(),
+    ],
+)
+def test_other_validation_pairs_are_random(twin):
+    problem = published.build_published_problem(twin, X[LEARN], y[LEARN], None, *ROWS.values())
+    assert published._stack_problems([twin], [problem], 4).n_held_out_partners[0] == 0
 
 
 def test_initial_weights_are_those_of_glorot():
@@ -164,6 +241,17 @@ def test_nearest_neighbor_twin_of_the_paper():
     ).fit(X[LEARN], y[LEARN], **ROWS)
     assert model.n_pairs_ == 64 * 8  # not mirrored: eight for each point
     assert np.sqrt(np.mean((model.predict(X[TEST]) - y[TEST]) ** 2)) < 0.5 * y.std()
+
+
+@pytest.mark.slow
+def test_the_loop_weight_0_is_the_supervised_training(monkeypatch):
+    monkeypatch.setattr(PublishedTwin, "hidden_sizes", (16, 16))
+    twins = [PublishedTwin(max_epochs=3, loop_weight=w, random_state=0) for w in (0.0, 10.0)]
+    data = X[LEARN], y[LEARN], None, *ROWS.values(), X[TEST]
+    zero, ten = published.fit_published(twins, [data] * 2)
+    (again,) = published.fit_published(twins[:1], [data])
+    np.testing.assert_allclose(zero.predict(X[TEST]), again.predict(X[TEST]), atol=1e-4)
+    assert np.abs(zero.predict(X[TEST]) - ten.predict(X[TEST])).max() > 1e-3
 
 
 def test_signed_maximum_scaling():

@@ -10,7 +10,7 @@ import pytest
 from paper import semi_supervised_networks as study
 from paper.conclusions import CONCLUSIONS, semi_supervised
 from paper.conclusions.measured import Measured, Status
-from paper.data import rmse, training_and_test_rows
+from paper.data import load_arrays, rmse, training_and_test_rows
 from paper.experiments import EXPERIMENTS, STUDIES, table_text
 from paper.records import Trial
 from paper.semi_supervised_table import method_errors, table_s
@@ -40,6 +40,30 @@ def test_a_larger_share_labels_the_same_rows_and_more():
     few, more, most = (study.make_problem(trial) for trial in trials())
     assert np.array_equal(few.X, most.X[: len(few.X)])
     assert np.array_equal(more.X, most.X[: len(more.X)])
+
+
+def test_rows_as_published_are_30_10_50_and_10_percent():
+    (trial,) = STUDIES[study.STUDY].trials("as_published", "TF", 3, False)
+    problem = study.make_problem(trial)
+    X, y = load_arrays("TF")
+    order = np.random.RandomState(3).permutation(1000)
+    for found, rows in (
+        (problem.X, order[:300]),
+        (problem.validation[0], order[300:400]),
+        (problem.X_unlabelled, order[400:900]),
+        (problem.X_test, order[900:]),
+    ):
+        assert np.array_equal(found, X[rows])
+    assert np.array_equal(problem.y_test, y[order[900:]])
+
+
+@pytest.mark.slow
+def test_a_quick_trial_as_published_trains_all_methods():
+    (trial,) = STUDIES[study.STUDY].trials("as_published", "TF", 3, True)
+    ((_, result),) = study.run_semi_supervised_networks([trial])
+    assert set(result) == {"supervised", "loops", "plain", "co-training"}
+    errors = [result["supervised"], result["plain"], *result["loops"].values()]
+    assert all(own["test"] > 0 and own["out_of_fold"] > 0 for own in errors)
 
 
 class NearestValue:

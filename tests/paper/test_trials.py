@@ -76,6 +76,25 @@ def test_a_published_point_has_another_neighbor_besides_itself():
         assert not pairs(variant).get_params()["include_self"]
 
 
+def test_there_are_two_random_partners_as_published_whatever_the_multiplier():
+    for variant, expected in (("as_published", [2, 2, 4]), ("as_written", [1, 2, 4])):
+        settings = [{"pairs": "random", "partners": m} for m in (1, 2, 4)]
+        trials = [Trial("paired-networks", variant, "TF", 0, own) for own in settings]
+        assert [_pairs(trial).per_point for trial in trials] == expected
+
+
+def test_only_trials_whose_training_changed_have_a_new_identity():
+    before = {"members": 1}
+    for trial in STUDIES["paired-networks"].trials("as_published", "TF", 0, False):
+        kind, m = trial.settings["pairs"], trial.settings["partners"]
+        earlier = Trial(
+            "paired-networks", "as_published", "TF", 0, before | {"pairs": kind, "partners": m}
+        )
+        assert (trial.identity == earlier.identity) == (kind == "random" and m > 1)
+    for trial in STUDIES["paired-networks"].trials("as_written", "TF", 0, False):
+        assert set(trial.settings) == {"members", "pairs", "partners"}
+
+
 def test_records_of_another_commit_can_be_run_again(tmp_path):
     trial = Trial("forests", "modern", "TF", 0)
     Records(tmp_path).write(trial, {"rf": 1.0}, 0.0)
