@@ -178,6 +178,31 @@ def draw_active_learning():
     return figure
 
 
+# --- export ---
+
+
+def draw_export():
+    """Draw differences of ONNX files from `predict`, and their sizes."""
+    runs = read_results("onnx_export")
+    groups = runs.groupby("kind", sort=False)
+    largest = groups[["mean", "std"]].max().sort_values("mean")
+    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.8), width_ratios=(1.4, 1))
+    positions = label_rows(left, list(largest.index))
+    for output, color, marker, tolerance in (("mean", ORANGE, "o", 1e-5), ("std", BLUE, "s", 1e-4)):
+        left.axvline(tolerance, color=color, linewidth=1, linestyle=":")
+        left.plot(largest[output], positions, marker, markersize=5, color=color, label=output)
+    left.set(xscale="log", xlabel="largest difference / standard deviation of y")
+    left.set_title("Differences from predict")
+    left.legend(fontsize=8)
+    label_rows(right, len(largest) * [""])
+    sizes = groups["size_ratio"].agg(["min", "max"]).loc[largest.index]
+    right.axvline(1, color="0.75", linewidth=1)
+    right.hlines(positions, sizes["min"], sizes["max"], color=GREEN, linewidth=4)
+    right.set(xlabel="size of the file / size of the saved model", xlim=(0, 1.3))
+    right.set_title("Sizes on nine data sets")
+    return figure
+
+
 # --- command line ---
 
 
@@ -186,6 +211,12 @@ def write_example_tables(folder):
     page = (DOCS / "command-line.md").read_text("utf-8")
     code = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+
+
+def wrap_line(line):
+    """Return the parts of a line that fit into the terminal; only lines of text are longer."""
+    indent = 13 * " "  # of the values that `twinned fit` prints
+    return [line] if len(line) <= WIDTH else textwrap.wrap(line, WIDTH, subsequent_indent=indent)
 
 
 def draw_command_line():
@@ -198,9 +229,8 @@ def draw_command_line():
             options = {"cwd": folder, "env": os.environ | {"COLUMNS": str(WIDTH)}, "check": True}
             found = subprocess.run(call, stdout=subprocess.PIPE, text=True, **options)
             lines += ["$ " + command, *found.stdout.splitlines(), ""]
-    indent = {"subsequent_indent": 13 * " ", "drop_whitespace": False}
-    lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, **indent) or [""]]
-    figure, axes = subplots(figsize=(8.8, 0.17 * len(lines)), facecolor="#0f172a")
+    lines = [part for line in lines for part in wrap_line(line)]
+    figure, axes = subplots(figsize=(6.9, 0.17 * len(lines)), facecolor="#0f172a")
     axes.set(xlim=(0, 1), ylim=(len(lines), 0))
     axes.set_axis_off()
     for position, line in enumerate(lines):
@@ -214,6 +244,7 @@ PICTURES = {
     "time": draw_time,
     "trees-or-networks": draw_trees_or_networks,
     "active-learning": draw_active_learning,
+    "export": draw_export,
     "command-line": draw_command_line,
 }
 
