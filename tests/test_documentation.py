@@ -1,6 +1,7 @@
 """The documentation: code blocks run, links and names exist, figures match the results."""
 
 import inspect
+import math
 import re
 import shlex
 import sys
@@ -456,6 +457,117 @@ def test_figures_of_published_training_match_the_results():
     assert shown["TNNR, all anchors"] == [r[1].split("**")[1] for r in twins if r[0] in KEYS]
     plain = cells((ROOT / "paper/results/T1-as_published.md").read_text("utf-8"))
     assert shown["ANN"] == [r[1].split("; ")[2].split(" ")[0] for r in plain if r[0] in KEYS]
+
+
+def changes(share, column):
+    """Return (change, standard error), in per cent, of the data sets of a table of study S."""
+    text = (ROOT / "docs/reproduction-tables.md").read_text(encoding="utf-8")
+    header, _, *rows = cells(text.split(f"\n{share} % of the rows labelled:")[1])
+    place = 1 + header.index(column)
+    found = {row[0]: row[place].strip(")").split(" (") for row in rows[: len(KEYS)]}
+    assert list(found) == list(KEYS)
+    return {key: (100 * float(ratio) - 100, 100 * float(se)) for key, (ratio, se) in found.items()}
+
+
+def mean_change(found, without=()):
+    """Return the change of the geometric mean of errors, in per cent."""
+    ratios = [1 + change / 100 for key, (change, _) in found.items() if key not in without]
+    return 100 * math.prod(ratios) ** (1 / len(ratios)) - 100
+
+
+def signed(change, n_decimals=0):
+    return f"{change:+.{n_decimals}f} %".replace("-", "−")
+
+
+def test_figures_of_semi_supervised_networks_match_the_tables_of_the_reproduction():
+    page = (ROOT / "docs/semi-supervised.md").read_text(encoding="utf-8")
+    page = " ".join(page.split())
+    tenth, three, seven = (changes(share, "loops, chosen") for share in (10, 30, 70))
+    for name, found in (("one", tenth), ("three", three), ("seven", seven)):
+        means = mean_change(found), mean_change(found, without=["YH"])
+        shown = " | ".join(signed(mean, 1) for mean in means)
+        assert re.search(rf"\| {name} tenths? \| {shown} \|", page)
+    assert sum(change < 0 for change, _ in tenth.values()) == 8
+    signs = [round(change, 1) for change, _ in three.values()]
+    assert (sum(sign < 0 for sign in signs), max(signs)) == (6, 0)
+    clear = {key: change for key, (change, se) in seven.items() if abs(change) > 2 * se}
+    shown = (
+        f"lower on the Wheatstone bridge ({signed(clear['WSB'])}) and yacht hydrodynamics "
+        f"({signed(clear['YH'])}), higher on bio concentration ({signed(clear['BC'])}) and wine "
+        f"({signed(clear['WN'], 1)})"
+    )
+    assert len(clear) == 4
+    assert shown in page
+    yacht = [signed(found["YH"][0], 1) for found in (tenth, three)]
+    assert f"({yacht[0]} with one tenth labelled, {yacht[1]} with three tenths)" in page
+    means = [f"{mean_change(changes(share, 'co-training')):.0f}" for share in (10, 30, 70)]
+    assert f"on average {means[0]}, {means[1]} and {means[2]} % *worse*" in page
+
+
+def test_figures_of_semi_supervised_forests_match_the_results():
+    page = " ".join((ROOT / "docs/semi-supervised.md").read_text(encoding="utf-8").split())
+    text = (ROOT / "benchmarks/results/table4.md").read_text(encoding="utf-8")
+    pattern = r"worse on (\d) of 9.*? change (-[\d.]+) % \(standard error over sets ([\d.]+)\)"
+    own, with_none = re.findall(pattern, text)
+    change = own[1].replace("-", "−")
+    assert f"error of {change} % over the nine data sets (standard error {own[2]})" in page
+    assert own[0] == "4"
+    assert "with an improvement on four of them" in page
+    change = with_none[1].replace("-", "−")
+    assert f"the change is {change} % ({with_none[2]}), and three data sets become worse" in page
+    assert with_none[0] == "6"
+
+
+def test_figures_of_scaling_out_match_the_results():
+    page = " ".join((ROOT / "docs/scaling-out.md").read_text(encoding="utf-8").split())
+    results = ROOT / "benchmarks/results"
+    counts = cells((results / "tree_counts.md").read_text(encoding="utf-8"))
+    milliseconds = {row[1]: float(row[3]) / 1000 for row in counts if row[0] == "default"}
+    assert f"One row takes {milliseconds['500']:.1f} ms of one core" in page
+    assert f"{milliseconds['50']:.2f} ms with `anchors=RandomAnchors(50)`" in page
+    workers = {row[0]: row for row in cells((results / "dask_workers.md").read_text("utf-8"))}
+    four, eight = (f"{float(workers[n][2]):.1f}" for n in ("4", "8"))
+    assert f"four workers of one thread have {four} times and eight {eight} times" in page
+    slow = 1000 / float(workers["1"][1].split(", ")[0].replace(",", ""))
+    assert f"measured when a row took {slow:.1f} ms" in page
+    (run,) = (
+        row for row in cells((results / "dask_predict.md").read_text("utf-8")) if row[0] == "2"
+    )
+    hours = 16 * float(run[1]) / 3600
+    assert f"{run[1]} s with two workers of eight threads, {hours:.1f} core hours" in page
+    core_hours = [rows * 0.4e-3 / 3600 for rows in (20e6, 1e9)]
+    assert f"| {core_hours[0]:.1f} core hours | {round(core_hours[1], -1):.0f} core hours |" in page
+    assert f"with 1,000 cores | | {60 * core_hours[1] / 1000:.0f} minutes |" in page
+
+
+# Pages of lists and tables.
+WITHOUT_PICTURE = {
+    "api.md",
+    "architecture.md",
+    "checks.md",
+    "data-sets.md",
+    "paper-map.md",
+    "release-notes.md",
+    "reproduction.md",  # its figures are on a page of their own
+    "reproduction-tables.md",
+    "saving.md",
+    "scaling-out.md",
+}
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=name)
+def test_pages_have_a_picture(page):
+    shown = re.findall(r"!\[[^\]]+\]\([\w/-]+\.png\)", prose(page))
+    assert bool(shown) == (page.name not in WITHOUT_PICTURE)
+
+
+def test_drawn_pictures_are_shown():
+    from benchmarks.page_pictures import PICTURES
+
+    texts = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in PICTURES:
+        assert (ROOT / f"docs/pictures/{picture}.png").is_file()
+        assert f"](pictures/{picture}.png)" in texts
 
 
 def test_page_of_benchmarks_matches_the_results():
