@@ -3,6 +3,9 @@
 Writes `docs/pictures/NAME.png` of each name of PICTURES, or of those that are given.
 
     OMP_NUM_THREADS=1 python -m benchmarks.page_pictures [NAME …]
+
+The picture of data sets needs their files. That of the page of serving is a screenshot
+(`examples/page_picture.py`).
 """
 
 import argparse
@@ -21,7 +24,7 @@ from benchmarks.page import read_results
 from paper import harness
 from paper.page import DOCS
 from twinned import ForwardFolds, TwinRegressor
-from twinned.datasets import KEYS
+from twinned.datasets import KEYS, info, load
 
 ORANGE, BLUE, BROWN, GREEN, GRAY = "#c2410c", "#0369a1", "#a16207", "#0f766e", "#6b7280"
 LIMIT = 3.0  # of the generated example of detection limits
@@ -203,6 +206,41 @@ def draw_export():
     return figure
 
 
+# --- scaling out ---
+
+
+def draw_scaling_out():
+    """Draw the rate of predictions by the number of workers of a Dask cluster."""
+    text = (harness.RESULTS / "dask_workers.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([\d,]+), ([\d,]+) \|", text, re.MULTILINE)
+    workers = [int(row[0]) for row in rows]
+    rates = np.array([[float(rate.replace(",", "")) for rate in row[1:]] for row in rows])
+    figure, axes = subplots(figsize=(5.6, 3.2))
+    proportional = rates[0].mean() * np.array([0, workers[-1]])
+    axes.plot([0, workers[-1]], proportional, color="0.75", label="proportional to the first")
+    axes.plot(workers, rates, "o", color=ORANGE)
+    axes.plot([], [], "o", color=ORANGE, label="measured, two runs")
+    axes.set(xlabel="workers of one thread", ylabel="rows per second", xticks=[0, *workers])
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    return figure
+
+
+# --- data sets ---
+
+
+def draw_data_sets():
+    """Draw the distribution of the target of each data set of the paper."""
+    figure, panels = subplots(3, 3, figsize=(8.4, 4.6))
+    for axes, key in zip(panels.flat, KEYS, strict=True):
+        axes.hist(load(key)[1], bins=40, color=BLUE)
+        axes.set_title(f"{key}, {info(key).name}", fontsize=9)
+        axes.tick_params(labelsize=8)
+    figure.supxlabel("target", fontsize=9)
+    figure.supylabel("rows", fontsize=9)
+    return figure
+
+
 # --- command line ---
 
 
@@ -245,6 +283,8 @@ PICTURES = {
     "trees-or-networks": draw_trees_or_networks,
     "active-learning": draw_active_learning,
     "export": draw_export,
+    "scaling-out": draw_scaling_out,
+    "data-sets": draw_data_sets,
     "command-line": draw_command_line,
 }
 
