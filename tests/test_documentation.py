@@ -545,13 +545,11 @@ WITHOUT_PICTURE = {
     "api.md",
     "architecture.md",
     "checks.md",
-    "data-sets.md",
     "paper-map.md",
     "release-notes.md",
     "reproduction.md",  # its figures are on a page of their own
     "reproduction-tables.md",
     "saving.md",
-    "scaling-out.md",
 }
 
 
