@@ -136,3 +136,9 @@ def test_networks_of_a_blend_are_trained_with_bounds(data):
     assert set(blend.member_names_) == {"network", "ridge", "neural_twin:fast"}
     frame = pd.DataFrame(X, columns=["a", "b"])
     assert rmse(blend, frame, y) < y.std()
+
+
+def test_limits_as_text_are_named():
+    y = np.array(["3.42", "<0.8", "1.1"], dtype=object)
+    with pytest.raises(ValueError, match=r"'<0\.8' \(value 1\)\. Limits .* y_lower and y_upper"):
+        LINEAR.fit(np.arange(3.0)[:, None], y)

@@ -275,7 +275,10 @@ def _numbers_from_objects(y: np.ndarray) -> Floats:
         try:
             numbers.flat[position] = to_number(value)
         except (TypeError, ValueError):
-            message = f"y must be numeric, but holds {value!r} (value {position})."
+            limits = [i for i, text in enumerate(y.flat) if str(text).lstrip()[:1] in ("<", ">")]
+            position = limits[0] if limits else position
+            hint = " Limits of detection are given by y_lower and y_upper." if limits else ""
+            message = f"y must be numeric, but holds {y.flat[position]!r} (value {position}).{hint}"
             raise ValueError(message) from None
     return numbers
 
