@@ -99,8 +99,8 @@ class BatchMethods:
         batches, codes = batches.add(names, y - predicted, std**2)
         process = MetricProcess(anchors.features, anchors.metric)
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
-        # Correlations without those that rounding makes negative. Rows have at least the mean
-        # variance: a small error where none is expected would become a large one elsewhere.
+        # Correlations, without eigenvalues that rounding makes negative. Rows have at least the
+        # mean variance: a small error where none is expected would become a large one elsewhere.
         shared, vectors = np.linalg.eigh(rows.process_correlation())
         correlation = _SHARED * (vectors * np.maximum(shared, 0.0)) @ vectors.T
         noise = 1 - _SHARED + np.maximum(rows.variance.mean() / rows.variance - 1.0, 0.0)
