@@ -146,23 +146,8 @@ def train_epoch(losses, epoch, steps, limits, state):
     carry = state.parameters, state.momentum, jnp.float32(0.0)
     parameters, momentum, total = jax.lax.fori_loop(0, steps, step, carry)
     loss, error = total / steps, validation_loss(losses, parameters, epoch)
-    max_epochs, plateau, patience = limits
-    fell = loss < state.least_loss - rules.least_fall
-    plateau_epochs = jnp.where(fell, 0, state.plateau_epochs + 1)
-    halve = plateau_epochs >= plateau
-    better = error < state.least_error - rules.least_validation_fall
-    epochs_without_fall = jnp.where(better, 0, state.epochs_without_fall + 1)
-    new = state._replace(
-        parameters=parameters,
-        momentum=momentum,
-        rate=jnp.where(halve, 0.5 * state.rate, state.rate),
-        least_loss=jnp.where(fell, loss, state.least_loss),
-        plateau_epochs=jnp.where(halve, 0, plateau_epochs),
-        least_error=jnp.where(better, error, state.least_error),
-        epochs_without_fall=epochs_without_fall,
-        stopped=(epochs_without_fall >= patience) | (epoch + 1 >= max_epochs),
-        epochs=state.epochs + 1,
-    )
+    falls = rules.least_fall, rules.least_validation_fall
+    new = state.after_epoch(parameters, momentum, loss, error, epoch, limits, falls)
     return new, jnp.sqrt(error)
 
 

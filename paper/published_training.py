@@ -86,6 +86,39 @@ class EpochState(NamedTuple):
     stopped: Array
     epochs: Array
 
+    def after_epoch(
+        self,
+        parameters: Parameters,
+        momentum: optax.OptState,
+        loss: Array,
+        error: Array,
+        epoch: Array,
+        limits: Array,
+        least_falls: Any = (LEAST_FALL, 0.0),
+    ) -> EpochState:
+        """The state after an epoch, by its training loss and validation error.
+
+        `limits` are those of `PublishedSchedule`; `least_falls` are the smallest falls of the two
+        that count as such.
+        """
+        max_epochs, plateau, patience = limits
+        fell = loss < self.least_loss - least_falls[0]
+        plateau_epochs = jnp.where(fell, 0, self.plateau_epochs + 1)
+        halve = plateau_epochs >= plateau
+        better = error < self.least_error - least_falls[1]
+        epochs_without_fall = jnp.where(better, 0, self.epochs_without_fall + 1)
+        return EpochState(
+            parameters=parameters,
+            momentum=momentum,
+            rate=jnp.where(halve, 0.5 * self.rate, self.rate),
+            least_loss=jnp.where(fell, loss, self.least_loss),
+            plateau_epochs=jnp.where(halve, 0, plateau_epochs),
+            least_error=jnp.where(better, error, self.least_error),
+            epochs_without_fall=epochs_without_fall,
+            stopped=(epochs_without_fall >= patience) | (epoch + 1 >= max_epochs),
+            epochs=self.epochs + 1,
+        )
+
 
 class PublishedLoss(NamedTuple):
     """The losses of one member on one problem; `key` is that of its random numbers."""
@@ -329,23 +362,7 @@ def _train_epoch(
         0, steps, step, (state.parameters, state.momentum, jnp.zeros(2))
     )
     loss, error = total[0] / total[1], losses.of_held_out_rows(parameters)
-    max_epochs, plateau, patience = limits
-    fell = loss < state.least_loss - LEAST_FALL
-    plateau_epochs = jnp.where(fell, 0, state.plateau_epochs + 1)
-    halve = plateau_epochs >= plateau
-    better = error < state.least_error
-    epochs_without_fall = jnp.where(better, 0, state.epochs_without_fall + 1)
-    new = EpochState(
-        parameters=parameters,
-        momentum=momentum,
-        rate=jnp.where(halve, 0.5 * state.rate, state.rate),
-        least_loss=jnp.where(fell, loss, state.least_loss),
-        plateau_epochs=jnp.where(halve, 0, plateau_epochs),
-        least_error=jnp.where(better, error, state.least_error),
-        epochs_without_fall=epochs_without_fall,
-        stopped=(epochs_without_fall >= patience) | (epoch + 1 >= max_epochs),
-        epochs=state.epochs + 1,
-    )
+    new = state.after_epoch(parameters, momentum, loss, error, epoch, limits)
     return new, jnp.sqrt(error)
 
 
