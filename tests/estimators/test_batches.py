@@ -1,5 +1,7 @@
 """Batches of rows with unknown offsets: estimates, predictions, intervals and new batches."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -168,6 +170,16 @@ def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
     assert moved["lab 2"] > 0.2
     raw = extended.anchors_y_ + extended.fitted_.anchor_offsets
     np.testing.assert_allclose(raw, np.append(y, y[rows] + 2.0), atol=1e-7)
+
+
+def test_added_anchors_leave_the_learned_metric(blend):
+    # corrections by one metric are wrong in another
+    X, y, batch, _ = make_table()
+    rows = X[:5], y[:5] + 2.0, batch[:5]
+    extended = blend.add_anchors(*rows)
+    unpickled = pickle.loads(pickle.dumps(blend)).add_anchors(*rows)  # has stored its metric
+    expected = unpickled.predict(X, batch=batch)
+    np.testing.assert_allclose(extended.predict(X, batch=batch), expected, rtol=1e-12)
 
 
 def test_intervals_are_wider_the_fewer_rows_of_a_batch_are_known(blend):

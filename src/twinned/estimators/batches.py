@@ -22,7 +22,7 @@ from twinned.rows.training import TrainingRows, validate_training_rows
 
 # Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
 # its variance that the process of the learned metric explains: the rest is independent.
-_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.98
+_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.99
 
 
 def check_no_batch(
@@ -99,19 +99,17 @@ class BatchMethods:
         batches, codes = batches.add(names, y - predicted, std**2)
         process = MetricProcess(anchors.features, anchors.metric)
         rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
-        # Correlations, without eigenvalues that rounding makes negative. Rows have at least the
-        # mean variance: a small error where none is expected would become a large one elsewhere.
-        shared, vectors = np.linalg.eigh(rows.process_correlation())
-        correlation = _SHARED * (vectors * np.maximum(shared, 0.0)) @ vectors.T
-        noise = 1 - _SHARED + np.maximum(rows.variance.mean() / rows.variance - 1.0, 0.0)
+        correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
         root = np.sqrt(rows.variance)
         errors = (y - predicted - batches.offsets[codes]) / root
-        values = _SHARED * np.linalg.solve(correlation + np.diag(noise), errors) / root
+        values = _SHARED * np.linalg.solve(correlation, errors) / root
         coefficients = process.coefficients(rows.explained, values)
         if (before := self.error_coefficients_) is not None:
             coefficients[: len(before)] += before
         known_y = fitted.known_y - batches.offsets[anchors.batch]
-        anchors = replace(anchors, y=known_y, batch=np.append(anchors.batch, codes))
+        # the coefficients are those of this metric, which y with other offsets would change
+        parts = {"batch": np.append(anchors.batch, codes), "fitted_metric": anchors.metric}
+        anchors = replace(anchors, y=known_y, **parts)
         return batches, anchors, y - batches.offsets[codes], coefficients
 
     @contextmanager
