@@ -616,7 +616,9 @@ def test_factors_of_inverse_twins_are_those_of_the_benchmark():
     page = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert text in " ".join(page.split())
     solved = runs[runs["method"] == "solve"].groupby("problem")["mse"].mean()
-    assert all(mse < PUBLISHED[problem][2] for problem, mse in solved.items())
+    above = [problem for problem, mse in solved.items() if mse > PUBLISHED[problem][2]]
+    assert len(above) == 1
+    assert f"on all but problem {above[0]}" in " ".join(page.split())
     below = [str(problem) for problem, mse in solved.items() if mse < PUBLISHED[problem][4]]
     listed = f"On problems {', '.join(below[:-1])} and {below[-1]} it is also below"
     assert listed in " ".join(page.split())
