@@ -2,10 +2,8 @@
 
 `as_published` searches the author's grid of 54 points on each split, for the forest by five folds
 of rows and for the twin by five folds of pairs, which leak: a pair and its mirror image fall into
-different folds. It also has trials with the points of a search that was made once for each data
-set, on the training rows of split 0 (`benchmarks/table5_tuned.py`), which count where a data set
-does not have the search of each split. `modern` has the points of such a search with folds of
-samples.
+different folds. `modern` has the points of a search that was made once for each data set, on the
+training rows of split 0, with folds of samples (`benchmarks/table5_tuned.py`).
 `as_written` has random rows and the grid of the text (`benchmarks/forest_search.py`), searched once
 in both ways; it has no trials before that search.
 """
@@ -13,8 +11,7 @@ in both ways; it has no trials before that search.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,19 +51,15 @@ def forest_trials(variant: str, dataset: str, split: int, quick: bool) -> list[T
     """Return the trials of the forest and its twins; `quick` has a fifth of the trees."""
     settings: dict[str, Any] = {"trees": N_TREES // 5 if quick else N_TREES}
     found = tuned_parameters()[dataset]
-    if SEARCHES[variant] not in found:
-        return []
-    if variant == "as_written":
-        settings |= {"rows": "random", "rf": found["text_plain"]}
-        settings |= {"twinned_rf": found["text_sound"]}
-        settings |= {"twinned_rf_leaking": found["text_leaking"]}
-        return [Trial("forests", variant, dataset, split, settings)]
-    twin = found[SEARCHES[variant]]
-    methods: list[dict[str, Any]] = [{"rf": found["plain"], "twinned_rf": twin}]
+    methods: list[dict[str, Any]] = []
     if variant == "as_published":
-        methods += [{"search": "rf"}, {"search": "twinned_rf"}]
-    else:
-        methods.append({METHODS[-1]: twin})
+        methods = [{"search": "rf"}, {"search": "twinned_rf"}]
+    elif variant == "modern":
+        twin = found["sound"]
+        methods = [{"rf": found["plain"], "twinned_rf": twin}, {METHODS[-1]: twin}]
+    elif "text_sound" in found:
+        settings |= {"rows": "random", "rf": found["text_plain"]}
+        methods = [{"twinned_rf": found["text_sound"], "twinned_rf_leaking": found["text_leaking"]}]
     return [Trial("forests", variant, dataset, split, settings | own) for own in methods]
 
 
@@ -122,39 +115,6 @@ def forest_error(trial: Trial, name: str, parameters: dict[str, Any]) -> float:
     return rmse(model.fit(*train).predict(X_test), y_test)
 
 
-def forest_errors(records: Sequence[Record]) -> Callable[[Record], dict[str, float]]:
-    """Return a function of a record that returns method → test RMSE.
-
-    Where the records of a data set have the search of each split, it takes these; else those with
-    the parameters of the first split.
-    """
-    once, searched = Counter[str](), Counter[tuple[str, str]]()
-    for record in records:
-        dataset, settings = record["config"]["dataset"], record["config"]["settings"]
-        once[dataset] += "rf" in settings
-        if "search" in settings:
-            searched[dataset, settings["search"]] += 1
-    complete = {cell for cell, count in searched.items() if count >= once[cell[0]]}
-
-    def errors(record: Record) -> dict[str, float]:
-        dataset, result = record["config"]["dataset"], record["result"]
-        is_searched = "search" in record["config"]["settings"]
-        return {
-            name: result[name]
-            for name in METHODS
-            if name in result and ((dataset, name) in complete) == is_searched
-        }
-
-    return errors
-
-
-def incomplete_searches(records: Sequence[Record]) -> list[str]:
-    """Return the data sets whose twins have the parameters of the first split."""
-    pick = forest_errors(records)
-    return sorted(
-        {
-            record["config"]["dataset"]
-            for record in records
-            if "twinned_rf" in pick(record) and "search" not in record["config"]["settings"]
-        }
-    )
+def forest_errors(record: Record) -> dict[str, float]:
+    """Return method → test RMSE."""
+    return {name: record["result"][name] for name in METHODS if name in record["result"]}

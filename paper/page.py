@@ -21,10 +21,10 @@ from paper import anchor_weights, decomposition
 from paper.comparison import NEAR, compare, count_near, published_gains, published_rmse
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
-from paper.conclusions.measured import Outcome, Status, each, join, on, percent
+from paper.conclusions.measured import Outcome, Status, each, on, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
-from paper.forests import N_TREES, incomplete_searches
+from paper.forests import N_TREES
 from paper.harness import ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
 from paper.loss_scale import candidate_values, loss_scale_values
@@ -111,8 +111,6 @@ def page_values(records: Records) -> dict[str, str]:
         f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
         for key, variant in tables
     }
-    published_forests = current_records(records, "forests", "as_published")
-    values["T5_searched_once"] = join(incomplete_searches(published_forests))
     values |= time_values(records) | setting_values() | loss_scale_values()
     values |= candidate_values(tables)
     values["origins"] = origin_table(records)

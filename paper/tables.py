@@ -155,8 +155,7 @@ def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
 
 def table5(records: RecordsByStudy) -> pd.DataFrame:
     """The forest and its twin."""
-    errors = forest_errors(records["forests"])
-    rows = _rows((record, errors(record)) for record in records["forests"])
+    rows = _rows((record, forest_errors(record)) for record in records["forests"])
     return rows.sort_values("method", key=lambda own: own.map(METHODS.index), kind="stable")
 
 

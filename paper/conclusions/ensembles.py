@@ -39,7 +39,7 @@ def twin_beats_network(m: Measured) -> Outcome:
 
 def twins_beat_their_base(m: Measured) -> Outcome:
     """One twin against one network, and a twinned forest against a forest: "tend to" is seven."""
-    forests = m.means("forests", forest_errors(m.records("forests")), ("rf", "twinned_rf"))
+    forests = m.means("forests", forest_errors, ("rf", "twinned_rf"))
     gains = {
         "twin networks": 1 - m.twins[1] / m.plain[1],
         "twinned forests": 1 - forests["twinned_rf"] / forests["rf"],

@@ -82,30 +82,10 @@ def test_the_point_of_the_highest_score_is_chosen(monkeypatch):
 
 @pytest.mark.usefixtures("not_compiled")
 def test_forests_as_published_are_searched_on_each_split():
-    once, trial, twin = STUDIES["forests"].trials("as_published", "TF", 3, False)
+    trial, twin = STUDIES["forests"].trials("as_published", "TF", 3, False)
     assert (trial.settings["search"], twin.settings["search"]) == ("rf", "twinned_rf")
-    assert "search" not in once.settings
     trial.settings["trees"] = 2
     ((_, result),) = forests.run_forests([trial])
     assert result["parameters"] == forests.search_parameters(trial)
     assert all(value in GRID[name] for name, value in result["parameters"].items())
     assert result["rf"] == forests.forest_error(trial, "rf", result["parameters"])
-
-
-def test_searches_of_each_split_count_once_all_splits_have_them():
-    def record(split, settings, **result):
-        config = {"dataset": "TF", "split": split, "settings": settings}
-        return {"config": config, "result": result}
-
-    once = [record(split, {"rf": {}, "twinned_rf": {}}, rf=1.0, twinned_rf=2.0) for split in (0, 1)]
-    searched = [record(split, {"search": "rf"}, rf=3.0, parameters={}) for split in (0, 1)]
-    searched += [record(0, {"search": "twinned_rf"}, twinned_rf=4.0, parameters={})]
-    errors = forests.forest_errors([*once, *searched])
-    assert [errors(own) for own in once] == [{"twinned_rf": 2.0}] * 2
-    assert [errors(own) for own in searched] == [{"rf": 3.0}, {"rf": 3.0}, {}]
-    assert forests.incomplete_searches([*once, *searched]) == ["TF"]
-    searched += [record(1, {"search": "twinned_rf"}, twinned_rf=5.0, parameters={})]
-    errors = forests.forest_errors([*once, *searched])
-    assert [errors(own) for own in once] == [{}, {}]
-    assert [errors(own) for own in searched[2:]] == [{"twinned_rf": 4.0}, {"twinned_rf": 5.0}]
-    assert forests.incomplete_searches([*once, *searched]) == []
