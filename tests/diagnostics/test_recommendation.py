@@ -83,6 +83,15 @@ def test_single_member_where_the_blend_does_not_pay():
     assert found.reason.startswith("Use twinned gradient boosting: it has the lowest error")
 
 
+def test_single_member_with_all_the_weight():
+    """Its own error may differ a little, as the error of a blend has weights of other rows."""
+    for error in (1.09, 1.12):
+        blend = make_blend(ERRORS, {"tree_twin": 1.0}, error, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
+        reason = recommend(blend).reason
+        weight = "it has all the weight in the blend of lowest error"
+        assert reason == f"Use twinned gradient boosting: {weight}."
+
+
 def test_blend_where_a_single_member_is_hardly_better():
     weights = {"gp_rbf": 0.1, "tree_twin": 0.9}
     blend = make_blend(ERRORS, weights, 1.105, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import time
 import warnings
 from dataclasses import replace
@@ -446,6 +447,16 @@ def test_time_budget_skips_members_and_can_be_replayed(data):
     assert model.plan_ == ["ridge"]
     again = clone(model).set_params(members=model.plan_, time_budget=None).fit(X, y)
     np.testing.assert_array_equal(model.predict(X_test), again.predict(X_test))
+
+
+def test_budget_for_skipped_members_is_suggested(data):
+    model = AutoTwinRegressor(members=["ridge", "neural", "neural_twin"], time_budget=0.5)
+    with pytest.warns(SkippedMemberWarning) as caught:
+        model.fit(*data[:2])
+    (budget,) = re.findall(r"time_budget=(\d+) should suffice for all\.$", str(caught[0].message))
+    expected = [float(reason.split()[3]) for reason in model.skipped_.values()]
+    assert len(expected) == 2
+    assert 2 * sum(expected) <= int(budget) <= 2 * sum(expected) + 20
 
 
 class FakeClock:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from twinned._compat import safe_indexing
@@ -105,9 +105,10 @@ class DiagnosedRows(TrainingRows):
         return self.table if is_all else safe_indexing(self.table, self.table_rows)
 
     @property
-    def batch(self) -> NDArray[Any] | None:
+    def batch(self) -> ArrayLike | None:
         """(row,): names of the batches."""
-        return None if self.table_batch is None else np.asarray(self.table_batch)[self.table_rows]
+        batch = self.table_batch
+        return None if batch is None else safe_indexing(batch, self.table_rows)
 
     @property
     def codes(self) -> Indices | None:

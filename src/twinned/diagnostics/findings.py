@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import ExtraTreesRegressor
@@ -98,14 +99,18 @@ class CheckedTable:
     features: Floats  # (row, encoded feature), standardized, categories as indicators
     y: Floats  # (row,)
     batch: NDArray[Any] | None = None  # (row,): names of batches
+    batch_name: str = "batch"  # of their column
 
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats, batch: ArrayLike | None = None) -> CheckedTable:
         with ignore_table_warnings(), np.errstate(invalid="ignore"):
             matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
             features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
-        names = None if batch is None else np.asarray(batch)
-        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y, names)
+        table = cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
+        if batch is None:
+            return table
+        name = batch.name if isinstance(batch, pd.Series) else None
+        return replace(table, batch=np.asarray(batch), batch_name=str(name or "batch"))
 
     @property
     def n_rows(self) -> int:

@@ -118,7 +118,7 @@ def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
     members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
     twinning = describe_contribution(contribution, conclusion, kind, "only" if twins else "no")
-    reason, more = _reason(members, board, error, kind), _skipped_twins(blend, conclusion)
+    reason, more = _reason(members, used, board, error, kind), _skipped_twins(blend, conclusion)
     return Recommendation(members, conclusion, reason, twinning + more)
 
 
@@ -134,10 +134,14 @@ def _conclude(contribution: Numbers | None, with_twins: bool) -> str:
     return HELPS if with_twins and contribution["upper"] < 1 else UNCLEAR
 
 
-def _reason(members: list[str], board: pd.DataFrame, error: float, kind: str) -> str:
+def _reason(
+    members: list[str], used: list[str], board: pd.DataFrame, error: float, kind: str
+) -> str:
     names = [describe_member(name) for name in members]
     if len(board) == 1:
         return f"Use {names[0]}, the only model that was fitted."
+    if len(members) == 1 and members == used:
+        return f"Use {names[0]}: it has all the weight in the blend of lowest {kind}."
     if len(members) == 1:
         reason = "is the simplest model" if _is_ridge(members[0]) else f"has the lowest {kind}"
         return f"Use {names[0]}: it {reason}, and no blend has an {kind} more than 1 % lower."

@@ -347,7 +347,7 @@ def check_batches(sample: CheckedTable) -> Iterator[Finding]:
     A numeric feature remains in the quick model, so that a smooth effect of it is no sign.
     """
     if sample.batch is not None:
-        yield from describe_batches(sample, "batch", sample.batch)
+        yield from describe_batches(sample, sample.batch_name, sample.batch)
         return
     found: list[tuple[bool, float, int]] = []
     for feature, name in enumerate(sample.names):

@@ -119,7 +119,8 @@ class AutoTwinRegressor(BaseTwin):
         `ratio` of the out-of-fold RMSE of the blend with twins to that of the blend without, with
         its 90 % bootstrap interval `lower`, `upper`, and both errors, `rmse` and `baseline_rmse`.
         The weights of both are fitted to other rows. `baseline_weights` (n_members,) are those of
-        the blend without twins, fitted to all rows. None without twins, or with twins alone.
+        the blend without twins, fitted to all rows, in the order of `member_names_`. None without
+        twins, or with twins alone.
     blend_ : dict
         `method` of the weights (`"greedy"`, `"smoothed"` or `"simplex"`), the out-of-fold `rmse` of
         the blend with weights fitted to other rows, and that of each method, `nested_rmse`.

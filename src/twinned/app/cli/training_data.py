@@ -117,7 +117,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         groups = _read_groups(table, options)
         arguments, of_errors = _read_errors(table, options.error)
         if options.batch is not None:
-            arguments["batch"] = np.array(table.column(options.batch), dtype=object)
+            column = table.column(options.batch)
+            arguments["batch"] = pd.Series(column, dtype=object, name=options.batch)
             encode_batches(arguments["batch"], target.lower)
     problems.raise_any()
     # a fitted model stores them as the names of anchors

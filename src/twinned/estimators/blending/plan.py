@@ -21,6 +21,7 @@ with the lower out-of-fold error is kept.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -124,6 +125,7 @@ class MemberFits:
     context: FitContext
     report: Callable[[MemberResult], None]
     skipped: dict[str, str] = field(default_factory=dict)
+    sufficient_budget: int | None = None  # seconds; None where no member was skipped for its time
     # labels that are not tried again: their first fold took too long, or more effort was tried
     too_slow: set[str] = field(default_factory=set)
     imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
@@ -176,6 +178,9 @@ class MemberFits:
         for spec in pending:
             seconds = max(least[spec.label], 0.1)
             self.skipped[spec.label] = f"expected to take {seconds:.1f} s, and {remaining}"
+        if pending:  # twice the time, as others may then have more effort
+            seconds = 2 * sum(least[spec.label] for spec in pending) - clock.remaining
+            self.sufficient_budget = math.ceil(budget + max(seconds, 1.0))
         return self.choose_plain(results)
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
@@ -188,6 +193,8 @@ class MemberFits:
             raise ValueError(f"No member could be fitted: {reasons}.")
         if reasons:
             message = f"Members that were not fitted: {reasons}."
+            if self.sufficient_budget is not None:
+                message += f" time_budget={self.sufficient_budget} should suffice for all."
             warnings.warn(message, SkippedMemberWarning, stacklevel=stacklevel + 1)
 
     # --- order --------------------------------------------------------------------------------
