@@ -25,7 +25,7 @@ from paper.conclusions.measured import Outcome, Status, each, on, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
 from paper.forests import N_TREES
-from paper.harness import ROOT, markdown_table, write_figure, write_file
+from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
 from paper.loss_scale import candidate_values, loss_scale_values
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
@@ -112,7 +112,7 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values() | loss_scale_values()
-    values |= candidate_values(tables)
+    values |= candidate_values(tables) | dropout_values()
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
     return values
@@ -329,6 +329,18 @@ def setting_values() -> dict[str, str]:
             f"{percent(share)} {name}" for name, share in PUBLISHED_PARTS.items()
         ),
     }
+
+
+def dropout_values() -> dict[str, str]:
+    """Return correlations of the errors of two members, and where they exceed those of anchors."""
+    runs = pd.read_csv(RESULTS / "dropout_members.csv")
+    means = runs.pivot_table(index="dataset", columns="ensemble", values="correlation")
+    values = {"dropout_splits": str(runs["seed"].nunique())}
+    for name, own in means.items():
+        key = re.sub(r"\W", "_", str(name))
+        values[f"correlation_{key}"] = ", ".join(f"{own[i]:.2f} ({i})" for i in means.index)
+        values[f"more_{key}"] = on(own > means["anchors"])
+    return values
 
 
 def time_values(records: Records) -> dict[str, str]:

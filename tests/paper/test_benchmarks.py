@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from benchmarks import member_predictions, page, standard_splits
+from benchmarks import dropout_members, member_predictions, page, standard_splits
 from benchmarks.tables import STANDARD_TABLES, split_table
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining
 from twinned.metrics import crps, log_likelihood
 
 MEMBERS = ["ridge", "ridge_power", "gp_matern", "gp_matern_power"]
@@ -88,3 +88,30 @@ def test_losses_are_where_another_figure_is_lower(monkeypatch):
         "Standard splits, yacht: RMSE 0.3, CatBoost 0.2.",
         "Standard splits, yacht: negative log-likelihood 0.2, A 0.1.",
     ]
+
+
+def test_correlation_of_errors_is_that_of_all_pairs_of_members(rng):
+    errors = rng.normal(size=(4, 30)) + rng.normal(size=30)
+    products = [np.mean(errors[i] * errors[j]) for i in range(4) for j in range(4) if i != j]
+    found = dropout_members.describe_errors(errors)
+    assert found["correlation"] == pytest.approx(np.mean(products) / np.mean(errors**2))
+    assert found["rmse_mean"] == pytest.approx(np.sqrt(np.mean(errors.mean(axis=0) ** 2)))
+
+
+@pytest.mark.slow
+def test_masked_weights_are_masked_units(rng):
+    X = rng.normal(size=(30, 2))
+    training = NeuralTraining(max_steps=20, n_folds=1, embedding=None, scaling="standard")
+    model = NeuralRegressor((5, 4), n_members=1, training=training, random_state=0)
+    networks = model.fit(X, X[:, 0]).plain_networks()
+    masked = dropout_members.with_masks(networks, 0.5, np.random.RandomState(0))
+    rows = SimpleNamespace(features=rng.normal(size=(6, 2)))
+    random, value = np.random.RandomState(0), networks.matrix(rows)
+    value = value @ networks.parameters["linear_0"][0] + networks.parameters["bias_0"][0]
+    for layer, size in enumerate((5, 4), 1):
+        mask = random.uniform(size=(dropout_members.N_MEMBERS, size, 1))[3, :, 0] >= 0.5
+        hidden = value / (1 + np.exp(-value)) * mask / 0.5
+        weight, bias = (networks.parameters[f"{name}_{layer}"][0] for name in ("weight", "bias"))
+        value = hidden @ weight + bias
+    expected = networks.scale.inverse_transform_y(value)
+    np.testing.assert_allclose(masked.predict(rows)[3], expected, atol=1e-5)
