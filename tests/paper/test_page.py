@@ -155,6 +155,20 @@ def test_factors_of_candidates_by_a_slow_version(values):
     assert len(table) == int(values["n_candidates"]) + 3  # header, its line, what is needed
 
 
+def test_correlations_of_dropout_by_a_slow_version(values):
+    rows = list(csv.DictReader((RESULTS / "dropout_members.csv").open(encoding="utf-8")))
+
+    def mean(ensemble, key):
+        found = [r for r in rows if (r["ensemble"], r["dataset"]) == (ensemble, key)]
+        return sum(float(r["correlation"]) for r in found) / len(found)
+
+    keys = ["BH", "EE", "WSB"]
+    more = [key for key in keys if mean("dropout 0.5", key) > mean("anchors", key)]
+    assert values["more_dropout_0_5"] == f"{len(more)} of 3 sets ({', '.join(more)})"
+    expected = ", ".join(f"{mean('anchors', key):.2f} ({key})" for key in keys)
+    assert values["correlation_anchors"] == expected
+
+
 def test_errors_of_keras_by_a_slow_version(values):
     rows = list(csv.DictReader((RESULTS / "keras_training.csv").open(encoding="utf-8")))
 
