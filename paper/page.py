@@ -339,7 +339,8 @@ def dropout_values() -> dict[str, str]:
     for name, own in means.items():
         key = re.sub(r"\W", "_", str(name))
         values[f"correlation_{key}"] = ", ".join(f"{own[i]:.2f} ({i})" for i in means.index)
-        values[f"more_{key}"] = on(own > means["anchors"])
+        if key != "anchors":
+            values[f"more_{key}"] = on(own > means["anchors"])
     return values
 
 
