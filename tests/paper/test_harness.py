@@ -86,9 +86,9 @@ INCOMPLETE = {
 BENCHMARKS = [
     "accuracy_auto", "accuracy_neural", "accuracy_trees", "active_learning", "advice",
     "anchor_weights", "as_published", "batches", "blend_weights", "budgets", "comparables",
-    "forest_times", "measurement_errors", "neural_fit", "neural_folds", "neural_partners",
-    "noise_scale", "standard_splits", "table4", "table5_tuned", "table5_untuned", "tree_default",
-    "tree_iterations", "uncertainty",
+    "dropout_members", "forest_times", "measurement_errors", "multiplier", "neural_fit",
+    "neural_folds", "neural_partners", "noise_scale", "standard_splits", "table4", "table5_tuned",
+    "table5_untuned", "tree_default", "tree_iterations", "uncertainty",
 ]  # fmt: skip
 
 
