@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,10 +19,12 @@ from twinned.rows.schema import Floats
 from twinned.rows.validation import check_real
 
 Mask = NDArray[np.bool_]
+Constraints = tuple[Floats, Floats, Mask]  # as by `parse_constraints`
 
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
-_GOAL = re.compile(rf"\s*(>=|<=)?\s*([+-]?{_NUMBER})\s*(?:\.\.\s*([+-]?{_NUMBER})\s*)?")
+_RANGE = re.compile(rf"\s*([+-]?{_NUMBER})?\s*\.\.\s*([+-]?{_NUMBER})?\s*")
 _CONSTRAINT = re.compile(rf"(.+?)\s*(<=|>=|=)\s*([+-]?{_NUMBER})\s*")
+_DIRECTIONS = {"max": 1, "min": -1}
 _TOLERANCE = 0.01  # of a number that is wanted, in standard deviations of y
 _LIMIT_TOLERANCE = 1e-7  # of a limit
 _FAR = 1e6  # a value in units of the largest known one that is a mistake
@@ -44,71 +44,73 @@ def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> 
     return [names.index(name) for name in wanted]
 
 
-def check_end(what: str, end: Any, known: Floats) -> float:
-    """An end of a range as a number; raises for one that is far from all known values."""
-    number, largest = check_real(what, end), np.nanmax(np.abs(known), initial=0.0)
-    if abs(number) > _FAR * (largest or 1.0):
-        raise ValueError(f"{what}: {number:g} is over a million times the known values.")
-    return number
+def parse_range(what: str, wanted: Any, known: Floats, others: str = "") -> tuple[float, float]:
+    """The ends of a range, infinite where there is none; raises for those far from known values.
 
-
-def parse_goal(wanted: Any, known: Floats) -> tuple[float, float, int]:
-    """The ends of the wanted range, and 1 for `"max"`, -1 for `"min"` and 0 for any other goal.
+    The message for other values has the further forms `others`.
 
     >>> known = np.array([10.0, 90.0])
-    >>> [parse_goal(wanted, known) for wanted in (">= 60", "max", (1, 2))]
-    [(60.0, inf, 0), (-inf, inf, 1), (1.0, 2.0, 0)]
+    >>> [parse_range("target", wanted, known) for wanted in (">= 60", "40..60", 5, (None, 2))]
+    [(60.0, inf), (40.0, 60.0), (5.0, 5.0), (-inf, 2.0)]
     """
-    if wanted in ("max", "min"):
-        return -np.inf, np.inf, 1 if wanted == "max" else -1
-    sign, ends = "", [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
+    ends = [wanted, wanted] if np.ndim(wanted) == 0 else list(wanted)
     if isinstance(wanted, str):
-        match = _GOAL.fullmatch(wanted)
-        sign, *texts = (match[1], match[2], match[3] or match[2]) if match else ("",)
-        ends = [float(text) for text in texts]
-    if len(ends) != 2 or (sign and ends[0] != ends[1]):
-        forms = "a number, (low, high), '>= 60', '<= 5', '40..60', 'max' or 'min'"
-        raise ValueError(f"target must be {forms}, not {wanted!r}.")
-    low, high = (check_end("target", end, known) for end in ends)
-    low, high = -np.inf if sign == "<=" else low, np.inf if sign == ">=" else high
-    if low > high:
-        raise ValueError(f"target: {low:g} is larger than {high:g}.")
-    return low, high, 0
+        text = re.sub("<=(.*)", r"..\1", re.sub(">=(.*)", r"\1..", wanted))
+        match = _RANGE.fullmatch(text if ".." in text else f"{text}..{text}")
+        ends = (
+            [end and float(end) for end in match.groups()] if match and any(match.groups()) else []
+        )
+    if len(ends) != 2:
+        forms = f"a number, (low, high), '>= 60', '<= 5'{others} or '40..60'"
+        raise ValueError(f"{what} must be {forms}, not {wanted!r}.")
+    low = -np.inf if ends[0] is None else check_real(what, ends[0])
+    high = np.inf if ends[1] is None else check_real(what, ends[1])
+    largest = np.nanmax(np.abs(known), initial=0.0) or 1.0
+    for end in (low, high):
+        if np.isfinite(end) and abs(end) > _FAR * largest:
+            raise ValueError(f"{what}: {end:g} is over a million times the known values.")
+    return low, high
 
 
 class Goals:
     """Goals of outputs, with the standard deviations of their known values as units.
 
-    Predictions are (row, goal, 2) ends, which must be within the goals: those of an interval, or
-    the prediction twice.
+    Predictions are (row, goal, end) values, all of which must be within the goals: one, the
+    prediction, or the two ends of an interval.
     """
 
     def __init__(self, target: Any, names: Sequence[str], known_y: Sequence[Floats]) -> None:
+        """Of targets with these names and known values (row,), which may be of different rows."""
         if not isinstance(target, Mapping):
             if len(names) > 1:
                 raise ValueError(f"target must have a value for each of {', '.join(names)}.")
             target = {names[0]: target}
-        self.outputs = find_columns(names, list(target), "target")
         if not target:
             raise ValueError("target is empty.")
-        known = [known_y[output] for output in self.outputs]
-        goals = [*map(parse_goal, target.values(), known)]
-        self.low, self.high, self.direction = np.array(goals).T
-        self.unit = np.array([y.std() or 1.0 for y in known])
-        self.tolerance = np.where(self.low == self.high, _TOLERANCE, _LIMIT_TOLERANCE)
-        each = zip(self.outputs, self.low, self.high, self.direction, strict=True)
-        self.ranges = {j: (low, high) for j, low, high, sign in each if low < high and not sign}
+        self.outputs = find_columns(names, list(target), "target")
+        self.direction = np.array([_DIRECTIONS.get(str(goal), 0) for goal in target.values()])
+        self.low, self.high, self.unit = np.empty((3, len(target)))
+        self.ranges: dict[int, tuple[float, float]] = {}  # of outputs
+        for i, (output, goal) in enumerate(zip(self.outputs, target.values(), strict=True)):
+            known, given = known_y[output], (None, None) if self.direction[i] else goal
+            low, high = parse_range("target", given, known, ", 'max', 'min'")
+            if low > high:
+                raise ValueError(f"target: {low:g} is larger than {high:g}.")
+            if low < high and not self.direction[i]:
+                self.ranges[output] = low, high
+            self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
+        self.is_number = self.low == self.high
+        self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
 
-    def ends(self, predicted: Floats, intervals: Floats | None = None) -> Floats:
-        """(row, goal, 2): of intervals (row, output, 2), but of the prediction for a number."""
-        ends = np.stack([predicted, predicted], axis=2)[:, self.outputs]
-        is_number = (self.low == self.high)[:, None]
-        return ends if intervals is None else np.where(is_number, ends, intervals[:, self.outputs])
+    def ends(self, predicted: Floats, intervals: Floats) -> Floats:
+        """(row, goal, end): of (row, output, end) intervals, but of predictions for a number."""
+        is_number = self.is_number[:, None]
+        return np.where(is_number, predicted[:, self.outputs], intervals[:, self.outputs])
 
     def _outside(self, ends: Floats) -> Floats:
         """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
         below = np.minimum(ends[..., 0] - self.low, 0.0)
-        above = np.maximum(ends[..., 1] - self.high, 0.0)
+        above = np.maximum(ends[..., -1] - self.high, 0.0)
         return np.stack([below, above], axis=2) / self.unit[:, None]
 
     def excess(self, ends: Floats) -> Floats:
@@ -128,11 +130,11 @@ class Goals:
 
     def loss(self, ends: Floats) -> Floats:
         """(row,): what is minimized: the miss and, with less weight, values to maximize."""
-        value = np.where(self.direction > 0, ends[..., 0], ends[..., 1]) / self.unit
+        value = np.where(self.direction > 0, ends[..., 0], ends[..., -1]) / self.unit
         return _MISS_WEIGHT * np.linalg.norm(self.miss(ends), axis=1) - value @ self.direction
 
 
-def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Floats, Floats, Mask]:
+def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> Constraints:
     """(constraint, feature) coefficients, limits, and which constraints are equations.
 
     The others are inequalities: coefficients · row ≤ limit.
@@ -158,80 +160,81 @@ def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> tuple[Float
     return coefficients, limits, is_equation
 
 
-@dataclass(frozen=True, eq=False)
 class SearchSpace:
-    """The columns of rows and what they may be."""
+    """The columns of rows and what they may be.
 
-    low: Floats  # (feature,): bounds of numeric columns
-    high: Floats
-    is_free: Mask  # (feature,): numeric columns that may change
-    is_whole: Mask  # (feature,): columns of whole numbers
-    coefficients: Floats  # (constraint, feature)
-    limits: Floats  # (constraint,)
-    is_equation: Mask  # (constraint,)
-    # results of `_nearest` by rows: a search returns to the same whole numbers
-    _nearest_values: dict[bytes, Floats] = field(default_factory=dict)
+    Attributes
+    ----------
+    low, high : ndarray of shape (feature,)
+        Bounds of numeric columns.
+    is_free, is_whole : ndarray of shape (feature,)
+        Whether a column is numeric and may change, and whether its numbers are whole.
+    width : ndarray of shape (feature,)
+        By which differences are divided, the ranges of numeric columns.
+    system : ndarray of shape (constraint, variable)
+        Coefficients of the equations of columns and slacks.
+    upper : ndarray of shape (variable,)
+        The largest value of a variable; the least is 0.
+    """
 
-    @cached_property
-    def width(self) -> Floats:
-        """(feature,): by which differences are divided, the ranges of numeric columns."""
-        return np.where(self.high > self.low, self.high - self.low, 1.0)
-
-    @cached_property
-    def system(self) -> Floats:
-        """(constraint, variable): coefficients of the equations of columns and slacks."""
-        columns = (self.coefficients * self.width / self._units[:, None])[:, self.is_free]
-        return np.concatenate([columns, np.eye(len(self.limits))[:, ~self.is_equation]], axis=1)
-
-    @cached_property
-    def _units(self) -> Floats:
-        """(constraint,): by which constraints are divided, the largest changes by one column."""
-        return np.abs(self.coefficients * self.width).max(axis=1, initial=1e-9)
-
-    @cached_property
-    def upper(self) -> Floats:
-        """(variable,): the largest value of a variable; the least is 0."""
-        is_range = (self.high > self.low)[self.is_free].astype(float)
-        return np.append(is_range, np.full(self.system.shape[1] - len(is_range), np.inf))
+    def __init__(
+        self, low: Floats, high: Floats, is_free: Mask, is_whole: Mask, constraints: Constraints
+    ) -> None:
+        self.low, self.high, self.is_free, self.is_whole = low, high, is_free, is_whole
+        self.width = np.where(high > low, high - low, 1.0)
+        # constraints are divided by the largest changes by one column
+        coefficients, limits, self.is_equation = constraints
+        unit = np.abs(coefficients * self.width).max(axis=1, initial=1e-9)
+        self._coefficients, self._limits = coefficients / unit[:, None], limits / unit
+        self._tolerance = _FEASIBLE / unit
+        slacks = np.eye(len(limits))[:, ~self.is_equation]
+        self.system = np.hstack([(self._coefficients * self.width)[:, is_free], slacks])
+        self.upper = np.append(
+            (high > low)[is_free].astype(float), np.full(slacks.shape[1], np.inf)
+        )
+        # results of `_nearest` by rows: a search returns to the same whole numbers
+        self._nearest_values: dict[bytes, Floats] = {}
 
     def _excess(self, rows: Floats) -> Floats:
         """(row, constraint): the excess of rows over the limits."""
-        return np.nan_to_num(rows) @ self.coefficients.T - self.limits
+        return np.nan_to_num(rows) @ self._coefficients.T - self._limits
 
-    def missing(self, rows: Floats) -> Floats:
+    def _missing(self, rows: Floats) -> Floats:
         """(row, constraint): the change of the equations by which rows satisfy them."""
         excess = self._excess(rows)
-        return -np.where(self.is_equation, excess, np.maximum(excess, 0.0)) / self._units
+        return -np.where(self.is_equation, excess, np.maximum(excess, 0.0))
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): columns in their ranges, and slacks, which are not negative."""
         scaled = (rows - self.low)[:, self.is_free] / self.width[self.is_free]
-        slacks = np.maximum(-self._excess(rows) / self._units, 0.0)[:, ~self.is_equation]
-        return np.concatenate([scaled, slacks], axis=1)
+        return np.hstack([scaled, np.maximum(-self._excess(rows), 0.0)[:, ~self.is_equation]])
 
-    def smallest_change(
-        self, variables: Floats, system: Floats, wanted: Floats, weight: Floats, base: Floats
-    ) -> Floats:
-        """(row, variable): the change within bounds nearest to `base`: system · change = wanted.
+    def nearest(self, rows: Floats, weight: Floats, slopes: Floats, wanted: Floats) -> Floats:
+        """(row, variable): the variables within bounds that satisfy the constraints, near to rows.
 
-        The last equations are those of the space, which hold where not all can. Variables with the
-        (row, variable) weight 0 do not change, but by `base`.
+        Their change c is the smallest for which slopes (row, goal, variable) · c is as wanted
+        (row, goal), if that does not violate the constraints. Variables with the (row, variable)
+        weight 0 do not change.
         """
-        n_goals, weight = system.shape[1] - len(self.limits), weight.copy()
-        ridge = np.diag([_GOAL_RIDGE] * n_goals + [0.0] * len(self.limits))
+        start, weight, n_goals = self.variables(rows), weight.copy(), slopes.shape[1]
+        equations = np.broadcast_to(self.system, (len(rows), *self.system.shape))
+        system = np.concatenate([slopes, equations], axis=1)
+        wanted = np.concatenate([wanted, self._missing(rows)], axis=1)
+        ridge = np.diag([_GOAL_RIDGE] * n_goals + [0.0] * len(self._limits))
+        fixed = np.zeros_like(start)  # changes of the variables that have reached a bound
         for _ in range(_MAX_PASSES):
             matrix = (system * weight[:, None]) @ system.transpose(0, 2, 1)
             matrix = matrix * (1.0 + ridge) + _RIDGE * np.eye(len(ridge))
-            missing = wanted[..., None] - system @ base[..., None]
+            missing = wanted[..., None] - system @ fixed[..., None]
             solved = np.linalg.solve(matrix, missing)
-            change = base + weight * (system.transpose(0, 2, 1) @ solved)[..., 0]
-            moved = np.clip(variables + change, 0.0, self.upper)
-            beyond = (np.abs(moved - variables - change) > 1e-12) & (weight > 0)
+            change = fixed + weight * (system.transpose(0, 2, 1) @ solved)[..., 0]
+            moved = np.clip(start + change, 0.0, self.upper)
+            beyond = (np.abs(moved - start - change) > 1e-12) & (weight > 0)
             if not beyond.any():
                 break
-            base = np.where(beyond, moved - variables, base)
+            fixed = np.where(beyond, moved - start, fixed)
             weight[beyond] = 0.0
-        return moved - variables
+        return moved
 
     def rows(self, variables: Floats, rows: Floats) -> tuple[Floats, Mask]:
         """Rows with the values of variables, and whether each satisfies the constraints.
@@ -240,18 +243,16 @@ class SearchSpace:
         needed; where that is not enough, the row is the nearest that satisfies them.
         """
         free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
-        weight = np.append(~self.is_whole[free], np.ones(len(self.upper) - n_free))
-        weight = np.tile(weight, (len(rows), 1))
-        system = np.broadcast_to(self.system, (len(rows), *self.system.shape))
+        weight = np.ones_like(variables)
+        weight[:, :n_free] = ~self.is_whole[free]
+        no_goals = np.empty((len(rows), 0, len(self.upper))), np.empty((len(rows), 0))
         for _ in range(_CORRECTIONS + 1):
             values = self.low[free] + variables[:, :n_free] * self.width[free]
             values = np.where(self.is_whole[free], np.round(values), values)
             rows[:, free] = np.clip(values, self.low[free], self.high[free])
             if self._is_feasible(rows).all():
                 break
-            variables, nothing = self.variables(rows), np.zeros_like(variables)
-            wanted = self.missing(rows)
-            variables += self.smallest_change(variables, system, wanted, weight, nothing)
+            variables = self.nearest(rows, weight, *no_goals)
         for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             key = rows[i].tobytes()
             if key not in self._nearest_values:
@@ -260,12 +261,12 @@ class SearchSpace:
         return rows, self._is_feasible(rows)
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        return np.abs(self.missing(rows) * self._units).max(axis=1, initial=0.0) <= _FEASIBLE
+        return (np.abs(self._missing(rows)) <= self._tolerance).all(axis=1)
 
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
         values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
-        columns, excess = self.coefficients[:, self.is_free], self._excess(row)
+        columns, excess = self._coefficients[:, self.is_free], self._excess(row)
         # the increases and decreases of the values, whose sum is minimized
         least = np.where(self.is_equation, -excess, -np.inf)
         found = milp(

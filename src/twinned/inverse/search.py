@@ -16,7 +16,7 @@ import numpy as np
 from twinned.inverse.problem import Goals, Mask, SearchSpace
 from twinned.rows.schema import Floats, Indices
 
-Predict = Callable[[Floats], Floats]  # of rows, (row, goal, 2)
+Predict = Callable[[Floats], Floats]  # of rows, (row, goal, end)
 
 _RADIUS, _LEAST_RADIUS = 0.3, 1e-7  # of a step, in ranges of the columns
 _DIFFERENCE = 1e-4  # of a variable, for gradients
@@ -36,7 +36,7 @@ class Search:
     def descend(
         self, rows: Floats, moving: Mask, predict: Predict, n_steps: int
     ) -> tuple[Floats, Floats]:
-        """The rows, then the rows as moved to the goals, and the (row, goal, 2) ends of both.
+        """The rows, then the rows as moved to the goals, and the (row, goal, end) ends of both.
 
         `moving` (row, variable) are the variables that may change. A step that is no improvement is
         repeated with less length.
@@ -105,18 +105,15 @@ class Search:
 
         Goals are approached as far as changes of all variables by the (row,) radius lead.
         """
-        space, variables, weight = self.space, self.space.variables(rows), moving.astype(float)
-        base = np.zeros_like(variables)
+        space, weight, pulled = self.space, moving.astype(float), rows.copy()
+        free, variables = np.flatnonzero(space.is_free), space.variables(rows)
         if self.near is not None:
-            base = weight * (space.variables(np.where(space.is_free, self.near, rows)) - variables)
-        towards = (slopes @ base[..., None])[..., 0]
+            pulled[:, free] = np.where(moving[:, : len(free)], self.near[free], rows[:, free])
+        towards = np.einsum("rgv,rv->rg", slopes, space.variables(pulled) - variables)
         excess = self.goals.excess(ends + (towards * self.goals.unit)[..., None])
         farthest = radius[:, None] * (np.abs(slopes) @ weight[..., None])[..., 0]
         excess = np.clip(excess, -farthest, farthest)
-        equations = np.broadcast_to(space.system, (len(rows), *space.system.shape))
-        system = np.concatenate([slopes, equations], axis=1)
-        wanted = np.concatenate([towards - excess, space.missing(rows)], axis=1)
-        return space.smallest_change(variables, system, wanted, weight, base)
+        return space.nearest(pulled, weight, slopes, -excess) - variables
 
 
 def select_different(rows: Floats, order: Indices, n: int, gap: float) -> Indices:

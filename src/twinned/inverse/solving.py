@@ -13,14 +13,15 @@ from sklearn.utils import check_random_state
 
 from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
-from twinned.inverse.forward import BLOCK_ROWS, ForwardModel
-from twinned.inverse.problem import Goals, SearchSpace, check_end, find_columns, parse_constraints
+from twinned.inverse.forward import ForwardModel
+from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints, parse_range
 from twinned.inverse.search import Search, select_different
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
 from twinned.rows.validation import check_integer
 
 _N_STARTS = 64  # different known rows that are moved by the approximation of the model
 _APPROXIMATE_STEPS, _STEPS = 40, 12
+_LEAST_CANDIDATES = 16  # rows that are moved by the model
 _GAP = 0.2  # by which solutions differ in some column, in its range, where there are enough
 _EXACT = 1e-5  # a miss, in standard deviations of y, that is as good as none
 _MAX_NAMED = 20  # categories in a message
@@ -110,31 +111,28 @@ def solve(
     n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")
-    goals = Goals(target, forward.target_names, forward.known_y)
+    known_y = [y for values in forward.known_y for y in values.T]
+    goals = Goals(target, forward.target_names, known_y)
     origin = None if near is None else _encode_row(forward, near, "near")
     values = _fixed_values(forward, fixed, origin)
     space = _make_space(forward, values, bounds or {}, constraints or [])
     origin = None if origin is None else _fill(origin, forward, space)
 
     def predict(rows: Floats) -> Floats:
-        intervals = None if confidence is None else forward.predict_interval(rows, confidence)
-        return goals.ends(forward.predict(rows), intervals)
+        ends = predicted = forward.predict(rows)
+        if confidence is not None:
+            ends = forward.predict_interval(rows, confidence)
+        return goals.ends(predicted, ends)
 
-    pull = None if goals.direction.any() else origin
-    search = Search(space, goals, lambda rows: goals.ends(forward.approximate(rows)), pull)
-    rows, moving = _starts(forward, search, origin, values, rng)
-    rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
-    n_candidates, order = max(BLOCK_ROWS, 3 * n), _order(forward, goals, origin, rows, ends)
-    chosen = select_different(rows / space.width, order, n_candidates, _GAP)
-    if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
-        moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
-    moving = np.tile(moving, (2, 1))[chosen]
-    rows, ends = search.descend(rows[chosen], moving, predict, _STEPS)
-    if pull is not None and not goals.is_reached(ends).any():  # what is wanted is more than near
-        moving = np.tile(moving, (2, 1))
-        rows, ends = replace(search, near=None).descend(rows, moving, predict, _STEPS)
+    search = Search(space, goals, lambda rows: forward.approximate(rows)[:, goals.outputs])
+    starts = _starts(forward, search, origin, values, rng)
+    pulls = [None] if origin is None or goals.direction.any() else [origin, None]
+    for pull in pulls:  # without one where the target is only reached far from the given row
+        rows, ends = _move(forward, replace(search, near=pull), origin, starts, predict, n)
+        is_reached = goals.is_reached(ends)
+        if is_reached.any():
+            break
     order = _order(forward, goals, origin, rows, ends)
-    is_reached = goals.is_reached(ends)
     if is_reached.any():
         order = order[is_reached[order]]
     else:
@@ -150,11 +148,13 @@ def solve(
 
 
 def _encode_row(forward, row, argument):
-    """(feature,): a row that is given as a mapping, a series, a table or a sequence."""
+    """(feature,): a row that is given as a mapping, a series, a table or an array."""
     names = forward.names
     if not is_table(row):
-        row = dict(row if isinstance(row, Mapping | pd.Series) else zip(names, row, strict=True))
-        find_columns(names, list(row), argument)
+        if not isinstance(row, Mapping | pd.Series):
+            row = pd.Series(np.ravel(np.asarray(row, dtype=object)))
+            row.index = names[: len(row)]
+        find_columns(names, list(row.keys()), argument)
         if absent := [name for name in names if name not in row]:
             raise ValueError(f"{argument} has no value of {absent[0]!r}.")
         row = pd.DataFrame({name: [row[name]] for name in names})
@@ -176,12 +176,11 @@ def _fixed_values(forward, fixed, origin):
     given = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
     columns = find_columns(forward.names, list(given), "fixed")
     row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
-    given_values = {name: value for name, value in given.items() if value is not None}
-    encoded = _encode_row(forward, row | given_values, "fixed")
-    is_own = [origin is None and value is None for value in given.values()]
-    values = {j: None if own else encoded[j] for j, own in zip(columns, is_own, strict=True)}
-    for j, value in values.items():
-        if value is not None and np.isnan(value):
+    row |= {name: value for name, value in given.items() if value is not None}
+    encoded, values = _encode_row(forward, row, "fixed"), {}
+    for j, value in zip(columns, given.values(), strict=True):
+        values[j] = None if origin is None and value is None else encoded[j]
+        if values[j] is not None and np.isnan(values[j]):
             raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")
     return values
 
@@ -195,11 +194,9 @@ def _make_space(forward, values, bounds, constraints):
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        what, ends = f"bounds of {name!r}", bounds[name]
-        if len(ends) != 2:
-            raise ValueError(f"{what} must be (low, high), not {ends!r}.")
-        low[j] = low[j] if ends[0] is None else check_end(what, ends[0], known[:, j])
-        high[j] = high[j] if ends[1] is None else check_end(what, ends[1], known[:, j])
+        what = f"bounds of {name!r}"
+        ends = parse_range(what, bounds[name], known[:, j])
+        low[j], high[j] = np.where(np.isinf(ends), (low[j], high[j]), ends)
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
         if low[j] > high[j]:
@@ -210,7 +207,7 @@ def _make_space(forward, values, bounds, constraints):
             raise ValueError(f"Bounds and constraints need numeric columns, {what}.")
     is_free = (high > low) | np.isin(names, list(bounds))
     is_free[list(values)] = False
-    return SearchSpace(low, high, is_free, is_whole, *linear)
+    return SearchSpace(low, high, is_free, is_whole, linear)
 
 
 # --- search ---------------------------------------------------------------------------------------
@@ -253,11 +250,23 @@ def _fill(rows, forward, space):
     return np.where(np.isnan(rows) & space.is_free, known_medians(forward.known), rows)
 
 
-def _order(forward, goals, origin, rows, ends):
-    """The rows in the order of preference: those that reach the goals, and those applicable first.
+def _move(forward, search, origin, starts, predict, n):
+    """The most promising starts, then these rows as moved by the model, and the ends of both."""
+    (rows, moving), space = starts, search.space
+    rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
+    order = _order(forward, search.goals, origin, rows, ends)
+    chosen = select_different(rows / space.width, order, max(_LEAST_CANDIDATES, 3 * n), _GAP)
+    moving = np.tile(moving, (2, 1))[chosen]
+    if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
+        moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
+    return search.descend(rows[chosen], moving, predict, _STEPS)
 
-    Then those nearest to the given row or with the least expected error. Where a target is
-    maximized, the best that reach the other goals are first.
+
+def _order(forward, goals, origin, rows, ends):
+    """The rows in the order of preference: those that reach the goals, and of others the closest.
+
+    Of those that reach the goals, applicable ones are first, then those nearest to the given row or
+    with the least expected error. Where a target is maximized, the best are first.
     """
     is_reached, loss = goals.is_reached(ends), goals.loss(ends)
     if goals.direction.any():
@@ -267,8 +276,8 @@ def _order(forward, goals, origin, rows, ends):
         preference = forward.distances(rows, origin[None])[:, 0]
     is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    preference = np.where(is_reached, preference, loss)
-    return np.lexsort((preference, is_outside, ~is_exact, ~is_reached))
+    keys = np.where(is_reached, (preference, is_outside, ~is_exact), (loss, loss, loss))
+    return np.lexsort((*keys, ~is_reached))
 
 
 # --- result ---------------------------------------------------------------------------------------
@@ -281,9 +290,9 @@ def _tabulate(forward, space, goals, origin, rows, confidence):
     table, earlier = forward.table(rows), forward.table(before)
     for j, name in enumerate(earlier):
         if forward.schema.kinds[j] == NUMERIC:
+            table[f"change of {name}"] = rows[:, j] - before[:, j]
             if space.is_whole[j] and (rows[:, j] == np.round(rows[:, j])).all():
                 table[name] = rows[:, j].astype(int)
-            table[f"change of {name}"] = rows[:, j] - before[:, j]
         else:
             pairs = zip(earlier[name], table[name], strict=True)
             table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
@@ -297,7 +306,7 @@ def _tabulate(forward, space, goals, origin, rows, confidence):
         if intervals is not None:
             table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
             if output in goals.ranges:
-                below, within = (forward.predict_cdf(rows, y) for y in goals.ranges[output])
-                table[f"probability{end}"] = (within - below)[:, output]
+                probability = forward.probability(rows, *goals.ranges[output])
+                table[f"probability{end}"] = probability[:, output]
     table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
     return table.assign(distance=np.diag(forward.distances(rows, before)))

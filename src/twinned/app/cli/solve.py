@@ -12,7 +12,7 @@ from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SolveOptions
 from twinned.app.tables.reader import read_table
 from twinned.inverse.problem import find_columns
-from twinned.rows.formatting import format_interval, format_value
+from twinned.rows.formatting import format_value
 
 _OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
 _OPTIONS |= {"confidence": "--confidence"}
@@ -27,7 +27,6 @@ def solve_command(options: SolveOptions) -> None:
     if options.table is not None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
-    sums = [_sum(text, names) for text in options.sum_to or ()]
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
         try:
@@ -36,8 +35,13 @@ def solve_command(options: SolveOptions) -> None:
                 _goals(options.goal, loaded),
                 near=near,
                 fixed=dict(_fixed(text, names) for text in options.fix or ()),
-                bounds=dict(map(_range, options.bounds or ())),
-                constraints=[*sums, *(options.constraint or ())],
+                bounds=dict(
+                    _split(text, ":", "--bounds", "time:1..8") for text in options.bounds or ()
+                ),
+                constraints=[
+                    *(_sum(text, names) for text in options.sum_to or ()),
+                    *(options.constraint or ()),
+                ],
                 n=options.n,
                 confidence=options.confidence,
                 batch=options.batch,
@@ -47,8 +51,8 @@ def solve_command(options: SolveOptions) -> None:
             message = re.sub(r"^\w+", lambda word: _OPTIONS.get(word[0], word[0]), str(error))
             raise ValueError(message) from error
     if path is None and not options.as_json:
-        confidence = 0.9 if options.confidence is None else options.confidence
-        messages.print_result({}, "\n".join(_grid(found, names, confidence)), False)
+        lines = _grid(found, names, options.confidence or 0.9)
+        messages.print_result({}, "\n".join(lines), False)
         return
     columns = {str(name): column.to_numpy() for name, column in found.items()}
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
@@ -56,14 +60,25 @@ def solve_command(options: SolveOptions) -> None:
     prediction.output_result(options, path, {}, columns, facts, summary)
 
 
+def _split(text: str, sign: str, option: str, example: str) -> tuple[str, str]:
+    """The parts of an option before and after a sign.
+
+    >>> _split("time: 1..8", ":", "--bounds", "time:1..8")
+    ('time', '1..8')
+    """
+    first, found, last = text.rpartition(sign)
+    if not found:
+        raise ValueError(f"{option} must be such as {example}, not {text!r}.")
+    return first.strip(), last.strip()
+
+
 def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
     """The target of `solve`: a text, or one for each of several targets."""
-    if not loaded.twin.targets_:
-        if len(goals) > 1:
-            raise ValueError(f"--goal is given {len(goals)} times, but the model has one target.")
-        return goals[0].strip()
-    parts = [goal.rpartition(":") for goal in goals]
-    return {name.strip(): goal.strip() for name, _, goal in parts}
+    if loaded.twin.targets_:
+        return dict(_split(goal, ":", "--goal", "yield:>=60") for goal in goals)
+    if len(goals) > 1:
+        raise ValueError(f"--goal is given {len(goals)} times, but the model has one target.")
+    return goals[0].strip()
 
 
 def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
@@ -79,32 +94,16 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
         return name.strip(), value.strip()
 
 
-def _range(text: str) -> tuple[str, tuple[float | None, float | None]]:
-    """The column and the ends of --bounds.
-
-    >>> _range("time:1..8"), _range("time: ..8")
-    (('time', (1.0, 8.0)), ('time', (None, 8.0)))
-    """
-    name, _, ends = text.rpartition(":")
-    try:
-        low, high = (float(end) if end.strip() else None for end in ends.split(".."))
-    except ValueError:
-        raise ValueError(f"--bounds must be such as time:1..8, not {text!r}.") from None
-    return name.strip(), (low, high)
-
-
 def _sum(text: str, names: list[str]) -> str:
     """The constraint of --sum-to.
 
     >>> _sum("a, b=100", ["a", "b", "c"])
     'a + b = 100'
     """
-    given, sign, total = text.rpartition("=")
-    if not sign:
-        raise ValueError(f"--sum-to must be such as a,b,c=100, not {text!r}.")
+    given, total = _split(text, "=", "--sum-to", "a,b,c=100")
     columns = [name.strip() for name in given.split(",")]
     find_columns(names, columns, "--sum-to")
-    return f"{' + '.join(columns)} = {total.strip()}"
+    return f"{' + '.join(columns)} = {total}"
 
 
 def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]:
@@ -114,25 +113,20 @@ def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]
         pairs = zip(found[name], found[f"change of {name}"], strict=True)
         table.add_row(name, *(_with_change(value, change) for value, change in pairs))
     for name in found.columns[2 * len(names) :]:
-        if name.startswith("predicted"):
-            ends = [name, *(name.replace("predicted", end, 1) for end in ("lower", "upper"))]
-            if ends[1] in found:
-                label = f"{name} ({100 * confidence:g} % interval)"
-                table.add_row(label, *(format_interval(*row) for row in found[ends].to_numpy()))
-                continue
-        if name == "reached":
-            table.add_row(name, *("yes" if value else "no" for value in found[name]))
-        elif not name.startswith(("lower", "upper")):
-            table.add_row(name, *(_with_change(value, 0.0) for value in found[name]))
+        is_end = name.startswith(("lower", "upper"))
+        label = f"{name} ({100 * confidence:g} % interval)" if is_end else name
+        table.add_row(label, *(_with_change(value) for value in found[name]))
     return messages.table_lines(table)
 
 
-def _with_change(value: Any, change: Any) -> str:
+def _with_change(value: Any, change: Any = 0.0) -> str:
     """A value and, in brackets, its change, unless that is missing or rounding error.
 
     >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)
     ('150 (+10)', 'oil (air → oil)', '3')
     """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     shown = format_value(value if value is None or isinstance(value, str) else float(value))
     if not change or not (isinstance(change, str) or abs(change) > 1e-6 * abs(value)):
         return shown

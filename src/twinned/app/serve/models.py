@@ -454,14 +454,12 @@ class SolveRequest(BaseModel):
             return cls.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
-            name, message = [*first["loc"], "body"][0], first["msg"]
-            known = {
-                "missing": " is needed",
-                "extra_forbidden": f" is unknown; use {join_names(list(cls.model_fields))}",
-            }
-            other = f": {message[0].lower()}{message[1:]}, not {short_repr(first['input'])}"
-            is_nested = len(first["loc"]) > 1
-            text = other if is_nested else known.get(first["type"], other)
+            name, kind, message = [*first["loc"], "body"][0], first["type"], first["msg"]
+            text = f": {message[0].lower()}{message[1:]}, not {short_repr(first['input'])}"
+            if kind == "missing" and len(first["loc"]) == 1:
+                text = " is needed"
+            elif kind == "extra_forbidden":
+                text = f" is unknown; use {join_names(list(cls.model_fields))}"
             raise BadRequest(f"{name!r}{text}.") from None
 
 

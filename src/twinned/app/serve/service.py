@@ -47,11 +47,9 @@ WORK_SECONDS = 120.0
 """Seconds for one step of a request: reading a file, or the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _SEARCHES = ThreadPoolExecutor(max_workers=1)  # the other processor is for predictions
-# names of the columns of `solve` in a response
-_SOLUTION = {"anchor": "anchor", "predicted": "prediction", "lower": "low", "upper": "high"}
-_SOLUTION |= {"applicable": "applicability"}
-_SOLUTION |= {name: name for name in ("probability", "distance", "reached")}
-_ENDS = "predicted", "lower", "upper"
+# columns of `solve` that have other names in a response
+_RENAMED = {"predicted": "prediction", "lower": "low", "upper": "high"}
+_RENAMED |= {"applicable": "applicability"}
 T = TypeVar("T")
 
 
@@ -206,8 +204,8 @@ class PredictionService:
                 batch=row[-1] if self.schema.batch else None,  # type: ignore[arg-type]
                 random_state=0,
             )
-        present = {old: new for old, new in _SOLUTION.items() if old in table}
-        _check_finite(table[[name for name in _ENDS if name in table]].to_numpy())
+        table = table.rename(columns=_RENAMED)
+        _check_finite(table.filter(["prediction", "low", "high"]).to_numpy())
         anchors = self._twin.fitted_.anchors
         if anchors.labels is None:
             table["anchor"] = [anchor_label(anchors, anchor) for anchor in table["anchor"]]
@@ -216,7 +214,7 @@ class PredictionService:
             {
                 "columns": {name: record[name] for name in names},
                 "changes": {name: record[f"change of {name}"] for name in names},
-                **{new: record[old] for old, new in present.items()},
+                **{name: record[name] for name in table.columns[2 * len(names) :]},
             }
             for record in cells.to_dict("records")
         ]
