@@ -12,6 +12,7 @@ it led to, with the prediction of a forward model as the target there.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ from twinned.models.resources import limit_threads
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import NearestPairs, PairStrategy, as_pair_strategy
 from twinned.rows.neighbors import NeighborIndex
-from twinned.rows.scaling import PowerScaling, StandardScaling, yeo_johnson
-from twinned.rows.schema import Floats, Indices, column_list, is_categorical_dtype, is_table
+from twinned.rows.scaling import PowerScaling
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
     check_integer,
     draw_seed,
@@ -143,19 +144,20 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             check_integer("n_anchors", self.n_anchors)
             check_integer("n_steps", self.n_steps)
             rng = check_random_state(self.random_state)
-            _refuse_categories(X)
             inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
             targets = validate_target(self, y, len(inputs), multi_output=True)
             self.target_names_ = target_names(y)
             self.anchors_X_, self.anchors_y_ = inputs, targets.reshape(len(inputs), -1)
-            model, _ = self._difference_model(), self._pair_strategy()  # which may be refused
+            model, strategy = self._difference_model(), self._pair_strategy()
             self.scaling_ = scale_targets(inputs, self.anchors_y_)
             scaled = self.scaling_.transform(self.anchors_y_)
             self.metric_ = learn_metric(inputs, scaled)
             self.forward_ = self._fit_forward(inputs, scaled, draw_seed(rng))
             error = np.mean((self._predict_scaled(inputs) - scaled) ** 2)
             self.tolerance_ = max(float(error), _LEAST_TOLERANCE)
-            new, anchor = self._draw_pairs(rng)
+            index = partial(NeighborIndex, inputs, n_jobs=self.n_jobs, learned=self.metric_)
+            first, second = strategy.draw(len(inputs), index, rng)
+            new, anchor = np.concatenate([first, second]), np.concatenate([second, first])
             features = _pair_features(scaled[new], scaled[anchor], inputs[anchor])
             change = difference(inputs[new], inputs[anchor])
             self.estimator_ = _fit(model, features, change, draw_seed(rng))
@@ -173,18 +175,8 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         fits = [_fit(GPRegressor(kernel), X, scaled, seed) for kernel in ("rbf", "matern")]
         return max(fits, key=lambda model: model.process_.log_marginal_likelihood_)
 
-    def _draw_pairs(self, rng: np.random.RandomState) -> tuple[Indices, Indices]:
-        """New and anchor rows of the training pairs, in both orders."""
-
-        def index(metric: str) -> NeighborIndex:
-            return NeighborIndex(self.anchors_X_, metric, self.n_jobs, self.metric_)
-
-        first, second = self._pair_strategy().draw(len(self.anchors_X_), index, rng)
-        return np.concatenate([first, second]), np.concatenate([second, first])
-
     def _pair_strategy(self) -> PairStrategy:
-        is_auto = isinstance(self.pairs, str) and self.pairs == "auto"
-        pairs = NearestPairs(_N_NEIGHBORS, "learned") if is_auto else self.pairs
+        pairs = NearestPairs(_N_NEIGHBORS, "learned") if self.pairs == "auto" else self.pairs
         return as_pair_strategy(pairs, len(self.anchors_X_), mirrored=True)
 
     def predict(self, y: Any, near: Any = None) -> Floats:
@@ -203,17 +195,11 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         X : ndarray of shape (n_queries, n_features)
         """
         wanted = self._check_wanted(y)
-        if near is None:
-            anchors = self._nearest_anchors(wanted, self.n_anchors)
-            X, _, errors = self._candidates(wanted, anchors)
-            best = errors.argmin(axis=1)
-        else:
+        n_anchors = self.n_anchors if near is None else _ANCHORS_PER_INPUT * self.n_anchors
+        _, X, _, errors = self._candidates(wanted, n_anchors)
+        best = errors.argmin(axis=1)
+        if near is not None:
             point = self.metric_.transform(self._check_near(near, len(wanted)))[:, None]
-            anchors = self._nearest_anchors(wanted, _ANCHORS_PER_INPUT * self.n_anchors)
-            known = self.metric_.transform(self.anchors_X_)[anchors]
-            order = np.linalg.norm(known - point, axis=-1).argsort(axis=1, kind="stable")
-            anchors = np.take_along_axis(anchors, order[:, : self.n_anchors], axis=1)
-            X, _, errors = self._candidates(wanted, anchors)
             distance = np.linalg.norm(self.metric_.transform(X) - point, axis=-1)
             best = np.lexsort((distance, np.maximum(errors, self.tolerance_)))[:, 0]
         return X[np.arange(len(wanted)), best]
@@ -236,8 +222,8 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             prediction: `predicted` or, of several targets, `predicted y0` and so on.
         """
         wanted, n = self._check_wanted(y), check_integer("n", n)
-        anchors = self._nearest_anchors(wanted, max(self.n_anchors, _ANCHORS_PER_INPUT * n))
-        X, scaled, errors = self._candidates(wanted, anchors)
+        n_anchors = max(self.n_anchors, _ANCHORS_PER_INPUT * n)
+        anchors, X, scaled, errors = self._candidates(wanted, n_anchors)
         chosen = [self._different(*both, n) for both in zip(X, errors, strict=True)]
         query = np.repeat(np.arange(len(wanted)), [len(own) for own in chosen])
         rows = query, np.concatenate(chosen)
@@ -259,18 +245,15 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             chosen.append(int(distance.argmax()))
         return chosen
 
-    def _nearest_anchors(self, wanted: Floats, n: int) -> Indices:
-        """(query, anchor): the known rows with the nearest scaled targets, nearest first."""
-        known = NeighborIndex(self.scaling_.transform(self.anchors_y_), n_jobs=self.n_jobs)
-        return known.kneighbors(wanted, min(n, len(self.anchors_y_)))[0]
-
-    def _candidates(self, wanted: Floats, anchors: Indices) -> tuple[Floats, Floats, Floats]:
-        """Inputs for scaled targets (query, output), one from each of (query, anchor).
+    def _candidates(self, wanted: Floats, n_anchors: int) -> tuple[Indices, Floats, Floats, Floats]:
+        """The anchors (query, anchor) with the nearest targets, and the inputs from each of them.
 
         Also the forward predictions of scaled targets there, and their mean squared errors.
         The change that the model predicts for no change of the targets is subtracted, so that
         repeated changes end where the forward prediction is the wanted target.
         """
+        known = NeighborIndex(self.scaling_.transform(self.anchors_y_), n_jobs=self.n_jobs)
+        anchors = known.kneighbors(wanted, min(n_anchors, len(self.anchors_y_)))[0]
         shape, goal = anchors.shape, np.repeat(wanted, anchors.shape[1], axis=0)
         X = self.anchors_X_[anchors.ravel()]
         lower, upper = self.anchors_X_.min(axis=0), self.anchors_X_.max(axis=0)
@@ -282,11 +265,9 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             reached = self._predict_scaled(moved)
             squares = np.mean((reached - goal) ** 2, axis=1)
             better = squares < errors
-            if not better.any():
-                break
             for old, new in zip((X, scaled, errors), (moved, reached, squares), strict=True):
                 old[better] = new[better]
-        return X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
+        return anchors, X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
 
     def _predict_scaled(self, X: Floats) -> Floats:
         """(row, output): forward predictions of scaled targets."""
@@ -303,7 +284,7 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         n_targets = self.anchors_y_.shape[1]
         if wanted.ndim == 1 and n_targets == 1:
             wanted = wanted[:, None]
-        if wanted.ndim != 2 or wanted.shape[1] != n_targets:
+        if wanted.shape[1:] != (n_targets,):
             shape = f"(n_queries, {n_targets})"
             raise ValueError(f"y must have the shape {shape}, as in fit, not {wanted.shape}.")
         return self.scaling_.transform(wanted)
@@ -318,13 +299,6 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         return points
 
 
-def _refuse_categories(X: Any) -> None:
-    columns = zip(*column_list(X), strict=True) if is_table(X) else ()
-    wrong = [name for column, name in columns if is_categorical_dtype(column)]
-    if wrong:
-        raise ValueError(f"Inputs must be numbers; {wrong[0]!r} is not one (see twinned.solve).")
-
-
 def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     """Scaling of targets (row, output), each with its power; that of others than positive is 1.
 
@@ -334,12 +308,6 @@ def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     """
     rows = np.random.RandomState(0).permutation(len(X))[:MAX_ROWS]
 
-    def scale(y: Floats, power: float) -> PowerScaling:
-        powers, unit = np.array([power]), np.array([0.1 * y.min() if power != 1.0 else 1.0])
-        scaling = StandardScaling.fit(yeo_johnson(y / unit, powers))
-        spread = np.where(scaling.varying, scaling.scale, 1.0)
-        return PowerScaling(powers, unit, scaling.center, spread)
-
     def likelihood(y: Floats, scaling: PowerScaling) -> float:
         process = fit_gaussian_process(X[rows], scaling.transform(y)[rows], random_state=0)
         spread = process.scale * scaling.slope(y[rows])
@@ -348,7 +316,9 @@ def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     chosen = []
     for y in np.split(Y, Y.shape[1], axis=1):
         powers = _POWERS if y.min() > 0 and y.max() > y.min() else (1.0,)
-        fits = [scale(y, power) for power in powers]
+        units = [1.0 if power == 1.0 else 0.1 * y.min() for power in powers]
+        parts = zip(np.c_[powers], np.c_[units], strict=True)
+        fits = [PowerScaling.with_powers(y, power, unit) for power, unit in parts]
         chosen.append(max(fits, key=lambda s: likelihood(y, s)) if len(fits) > 1 else fits[0])
     return PowerScaling(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
 

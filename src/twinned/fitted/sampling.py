@@ -11,10 +11,11 @@ tables (`benchmarks/results/joint_errors.md`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
@@ -63,6 +64,19 @@ class MetricProcess:
         solved = solve_triangular(self.factor, values @ explained, lower=True, trans="T")
         known[self.used] = -solved
         return np.append(known, values)
+
+    def regression(self, y: Floats) -> Callable[[Floats], Floats]:
+        """The mean of the process (row, output) as a function of encoded features.
+
+        `y` are values (known row, output).
+        """
+        mean = y[self.used].mean(axis=0)
+        dual = cho_solve((self.factor, True), y[self.used] - mean)
+
+        def predict(features: Floats) -> Floats:
+            return _kernel(self.metric.in_length_scales(features), self.scaled) @ dual + mean
+
+        return predict
 
 
 class ErrorFeatures(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import cho_solve
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,8 +17,6 @@ from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import Calibrated, CrossCalibrated
 from twinned.fitted.sampling import MetricProcess
-from twinned.fitted.twin import FittedTwin
-from twinned.models.gaussian_process import kernel_of_rows
 from twinned.rows.schema import NUMERIC, Floats, Indices
 from twinned.rows.validation import target_names
 
@@ -107,21 +104,13 @@ class ForwardModel:
         return np.sqrt(np.mean(squares, axis=0))
 
     @cached_property
-    def _processes(self) -> list[tuple[FittedTwin, MetricProcess, Floats, Floats]]:
-        """Of each twin, a process of its known rows, the mean of y and the dual coefficients."""
-        processes = []
-        for fitted, known_y in zip(self.fitted, self.known_y, strict=True):
-            process = MetricProcess(fitted.anchors.features, fitted.anchors.metric)
-            y = known_y[process.used]
-            mean = y.mean(axis=0)
-            dual = cho_solve((process.factor, True), y - mean)
-            processes.append((fitted, process, mean, dual))
-        return processes
+    def _approximations(self) -> list[Callable[[Floats], Floats]]:
+        """Of each twin, the prediction of a process of its known rows."""
+        pairs = zip((each.anchors for each in self.fitted), self.known_y, strict=True)
+        return [MetricProcess(known.features, known.metric).regression(y) for known, y in pairs]
 
     def approximate(self, rows: Floats) -> Floats:
         """(row, output, 1): values near the predictions, which are quick to compute."""
-        values = []
-        for fitted, process, mean, dual in self._processes:
-            scaled = process.metric.in_length_scales(fitted.queries(rows).encode().features)
-            values.append(kernel_of_rows("matern", scaled, process.scaled)[0] @ dual + mean)
+        each = zip(self._approximations, self.fitted, strict=True)
+        values = [predict(twin.queries(rows).encode().features) for predict, twin in each]
         return np.concatenate(values, axis=1)[..., None]

@@ -1,8 +1,7 @@
 """What is wanted: goals of targets, and the columns that may change with their constraints.
 
-Free numeric columns are variables between 0 and 1, their bounds, and each inequality has a slack
-variable, so that all constraints are equations of variables within bounds. Rows are
-(row, feature) arrays with categories as codes.
+Free numeric columns are variables between 0 and 1, their bounds. Rows are (row, feature) arrays
+with categories as codes.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def parse_range(what: str, wanted: Any, known: Floats, others: str = "") -> tupl
         ends = (
             [end and float(end) for end in match.groups()] if match and any(match.groups()) else []
         )
-    if len(ends) != 2:
+    if len(ends) != 2 or wanted is None:
         forms = f"a number, (low, high), '>= 60', '<= 5'{others} or '40..60'"
         raise ValueError(f"{what} must be {forms}, not {wanted!r}.")
     low = -np.inf if ends[0] is None else check_real(what, ends[0])
@@ -101,11 +100,6 @@ class Goals:
             self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
         self.is_number = self.low == self.high
         self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
-
-    def ends(self, predicted: Floats, intervals: Floats) -> Floats:
-        """(row, goal, end): of (row, output, end) intervals, but of predictions for a number."""
-        is_number = self.is_number[:, None]
-        return np.where(is_number, predicted[:, self.outputs], intervals[:, self.outputs])
 
     def _outside(self, ends: Floats) -> Floats:
         """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
@@ -171,10 +165,6 @@ class SearchSpace:
         Whether a column is numeric and may change, and whether its numbers are whole.
     width : ndarray of shape (feature,)
         By which differences are divided, the ranges of numeric columns.
-    system : ndarray of shape (constraint, variable)
-        Coefficients of the equations of columns and slacks.
-    upper : ndarray of shape (variable,)
-        The largest value of a variable; the least is 0.
     """
 
     def __init__(
@@ -183,15 +173,10 @@ class SearchSpace:
         self.low, self.high, self.is_free, self.is_whole = low, high, is_free, is_whole
         self.width = np.where(high > low, high - low, 1.0)
         # constraints are divided by the largest changes by one column
-        coefficients, limits, self.is_equation = constraints
+        coefficients, limits, self._is_equation = constraints
         unit = np.abs(coefficients * self.width).max(axis=1, initial=1e-9)
         self._coefficients, self._limits = coefficients / unit[:, None], limits / unit
         self._tolerance = _FEASIBLE / unit
-        slacks = np.eye(len(limits))[:, ~self.is_equation]
-        self.system = np.hstack([(self._coefficients * self.width)[:, is_free], slacks])
-        self.upper = np.append(
-            (high > low)[is_free].astype(float), np.full(slacks.shape[1], np.inf)
-        )
         # results of `_nearest` by rows: a search returns to the same whole numbers
         self._nearest_values: dict[bytes, Floats] = {}
 
@@ -199,15 +184,16 @@ class SearchSpace:
         """(row, constraint): the excess of rows over the limits."""
         return np.nan_to_num(rows) @ self._coefficients.T - self._limits
 
-    def _missing(self, rows: Floats) -> Floats:
-        """(row, constraint): the change of the equations by which rows satisfy them."""
-        excess = self._excess(rows)
-        return -np.where(self.is_equation, excess, np.maximum(excess, 0.0))
+    def _is_violated(self, excess: Floats) -> Mask:
+        """(row, constraint): whether constraints with this excess are violated."""
+        return np.where(self._is_equation, np.abs(excess), excess) > self._tolerance
+
+    def _is_feasible(self, rows: Floats) -> Mask:
+        return ~self._is_violated(self._excess(rows)).any(axis=1)
 
     def variables(self, rows: Floats) -> Floats:
-        """(row, variable): columns in their ranges, and slacks, which are not negative."""
-        scaled = (rows - self.low)[:, self.is_free] / self.width[self.is_free]
-        return np.hstack([scaled, np.maximum(-self._excess(rows), 0.0)[:, ~self.is_equation]])
+        """(row, variable): free columns in their ranges."""
+        return ((rows - self.low) / self.width)[:, self.is_free]
 
     def nearest(self, rows: Floats, weight: Floats, slopes: Floats, wanted: Floats) -> Floats:
         """(row, variable): the variables within bounds that satisfy the constraints, near to rows.
@@ -216,24 +202,26 @@ class SearchSpace:
         (row, goal), if that does not violate the constraints. Variables with the (row, variable)
         weight 0 do not change.
         """
-        start, weight, n_goals = self.variables(rows), weight.copy(), slopes.shape[1]
-        equations = np.broadcast_to(self.system, (len(rows), *self.system.shape))
-        system = np.concatenate([slopes, equations], axis=1)
-        wanted = np.concatenate([wanted, self._missing(rows)], axis=1)
-        ridge = np.diag([_GOAL_RIDGE] * n_goals + [0.0] * len(self._limits))
+        start, weight, excess = self.variables(rows), weight.copy(), self._excess(rows)
+        upper = (self.high > self.low)[self.is_free].astype(float)
+        equations = (self._coefficients * self.width)[:, self.is_free]
+        is_active = self._is_equation | self._is_violated(excess)
+        ridge = np.diag(np.repeat([_GOAL_RIDGE, 0.0], [slopes.shape[1], len(equations)]))
         fixed = np.zeros_like(start)  # changes of the variables that have reached a bound
         for _ in range(_MAX_PASSES):
+            system = np.concatenate([slopes, is_active[..., None] * equations], axis=1)
+            total = np.concatenate([wanted, is_active * -excess], axis=1)[..., None]
             matrix = (system * weight[:, None]) @ system.transpose(0, 2, 1)
             matrix = matrix * (1.0 + ridge) + _RIDGE * np.eye(len(ridge))
-            missing = wanted[..., None] - system @ fixed[..., None]
-            solved = np.linalg.solve(matrix, missing)
+            solved = np.linalg.solve(matrix, total - system @ fixed[..., None])
             change = fixed + weight * (system.transpose(0, 2, 1) @ solved)[..., 0]
-            moved = np.clip(start + change, 0.0, self.upper)
-            beyond = (np.abs(moved - start - change) > 1e-12) & (weight > 0)
-            if not beyond.any():
+            moved = np.clip(start + change, 0.0, upper)
+            is_beyond = (np.abs(moved - start - change) > 1e-12) & (weight > 0)
+            is_new = self._is_violated(excess + (moved - start) @ equations.T) & ~is_active
+            if not is_beyond.any() and not is_new.any():
                 break
-            fixed = np.where(beyond, moved - start, fixed)
-            weight[beyond] = 0.0
+            fixed = np.where(is_beyond, moved - start, fixed)
+            weight[is_beyond], is_active = 0.0, is_active | is_new
         return moved
 
     def rows(self, variables: Floats, rows: Floats) -> tuple[Floats, Mask]:
@@ -243,11 +231,10 @@ class SearchSpace:
         needed; where that is not enough, the row is the nearest that satisfies them.
         """
         free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
-        weight = np.ones_like(variables)
-        weight[:, :n_free] = ~self.is_whole[free]
-        no_goals = np.empty((len(rows), 0, len(self.upper))), np.empty((len(rows), 0))
+        weight = np.tile(1.0 - self.is_whole[free], (len(rows), 1))
+        no_goals = np.empty((len(rows), 0, n_free)), np.empty((len(rows), 0))
         for _ in range(_CORRECTIONS + 1):
-            values = self.low[free] + variables[:, :n_free] * self.width[free]
+            values = self.low[free] + variables * self.width[free]
             values = np.where(self.is_whole[free], np.round(values), values)
             rows[:, free] = np.clip(values, self.low[free], self.high[free])
             if self._is_feasible(rows).all():
@@ -260,15 +247,12 @@ class SearchSpace:
             rows[i, free] = self._nearest_values[key]
         return rows, self._is_feasible(rows)
 
-    def _is_feasible(self, rows: Floats) -> Mask:
-        return (np.abs(self._missing(rows)) <= self._tolerance).all(axis=1)
-
     def _nearest(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
         values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
         columns, excess = self._coefficients[:, self.is_free], self._excess(row)
         # the increases and decreases of the values, whose sum is minimized
-        least = np.where(self.is_equation, -excess, -np.inf)
+        least = np.where(self._is_equation, -excess, -np.inf)
         found = milp(
             np.tile(1 / self.width[self.is_free], 2),
             integrality=np.tile(self.is_whole[self.is_free], 2),

@@ -54,7 +54,7 @@ class Search:
             before, variables = rows[active], space.variables(rows[active])
             linear = slopes[active] + correction[active]
             change = self._step(before, ends[active], linear, moving[active], radius[active])
-            largest = np.abs(change[:, : space.is_free.sum()]).max(axis=1, initial=1e-300)
+            largest = np.abs(change).max(axis=1, initial=1e-300)
             change *= np.minimum(1.0, radius[active] / largest)[:, None]
             after, is_possible = space.rows(variables + change, before)
             new_ends, change = predict(after), space.variables(after) - variables
@@ -93,10 +93,8 @@ class Search:
         moved[:, np.arange(len(free)), free] += step * space.width[free]
         values = self.approximate(np.concatenate([rows, moved.reshape(-1, rows.shape[1])]))
         here, there = np.split(values.mean(axis=2) / self.goals.unit, [len(rows)])
-        slopes = np.zeros((len(rows), len(self.goals.unit), len(space.upper)))
         there = there.reshape(len(rows), len(free), len(self.goals.unit))
-        slopes[..., : len(free)] = ((there - here[:, None]) / step[..., None]).transpose(0, 2, 1)
-        return slopes
+        return ((there - here[:, None]) / step[..., None]).transpose(0, 2, 1)
 
     def _step(
         self, rows: Floats, ends: Floats, slopes: Floats, moving: Mask, radius: Floats
@@ -105,10 +103,10 @@ class Search:
 
         Goals are approached as far as changes of all variables by the (row,) radius lead.
         """
-        space, weight, pulled = self.space, moving.astype(float), rows.copy()
-        free, variables = np.flatnonzero(space.is_free), space.variables(rows)
+        space, free, weight = self.space, self.space.is_free, moving.astype(float)
+        variables, pulled = space.variables(rows), rows.copy()
         if self.near is not None:
-            pulled[:, free] = np.where(moving[:, : len(free)], self.near[free], rows[:, free])
+            pulled[:, free] = np.where(moving, self.near[free], rows[:, free])
         towards = np.einsum("rgv,rv->rg", slopes, space.variables(pulled) - variables)
         excess = self.goals.excess(ends + (towards * self.goals.unit)[..., None])
         farthest = radius[:, None] * (np.abs(slopes) @ weight[..., None])[..., 0]

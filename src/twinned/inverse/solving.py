@@ -119,19 +119,22 @@ def solve(
     origin = None if origin is None else _fill(origin, forward, space)
 
     def predict(rows: Floats) -> Floats:
-        ends = predicted = forward.predict(rows)
-        if confidence is not None:
-            ends = forward.predict_interval(rows, confidence)
-        return goals.ends(predicted, ends)
+        predicted = forward.predict(rows)[:, goals.outputs]
+        if confidence is None:
+            return predicted
+        ends = forward.predict_interval(rows, confidence)[:, goals.outputs]
+        return np.where(goals.is_number[:, None], predicted, ends)
 
     search = Search(space, goals, lambda rows: forward.approximate(rows)[:, goals.outputs])
-    starts = _starts(forward, search, origin, values, rng)
+    rows, moving = _starts(forward, search, origin, values, rng)
     pulls = [None] if origin is None or goals.direction.any() else [origin, None]
-    for pull in pulls:  # without one where the target is only reached far from the given row
-        rows, ends = _move(forward, replace(search, near=pull), origin, starts, predict, n)
+    for pull in pulls:  # the target may only be reached far from the given row
+        search = replace(search, near=pull)
+        rows, ends = _move(forward, search, origin, rows, moving, predict, n)
         is_reached = goals.is_reached(ends)
         if is_reached.any():
             break
+        moving = np.ones((len(rows), moving.shape[1]), dtype=bool)
     order = _order(forward, goals, origin, rows, ends)
     if is_reached.any():
         order = order[is_reached[order]]
@@ -150,14 +153,13 @@ def solve(
 def _encode_row(forward, row, argument):
     """(feature,): a row that is given as a mapping, a series, a table or an array."""
     names = forward.names
-    if not is_table(row):
-        if not isinstance(row, Mapping | pd.Series):
-            row = pd.Series(np.ravel(np.asarray(row, dtype=object)))
-            row.index = names[: len(row)]
+    if isinstance(row, Mapping | pd.Series):
         find_columns(names, list(row.keys()), argument)
         if absent := [name for name in names if name not in row]:
             raise ValueError(f"{argument} has no value of {absent[0]!r}.")
         row = pd.DataFrame({name: [row[name]] for name in names})
+    elif not is_table(row):
+        row = pd.DataFrame(np.atleast_2d(np.asarray(row, dtype=object)), columns=names)
     with ignore_table_warnings():
         encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
     if len(encoded) != 1:
@@ -234,9 +236,9 @@ def _starts(forward, search, origin, values, rng):
             for code in np.unique(known[:, j]):
                 rows.append(np.where(np.arange(len(origin)) == j, code, origin)[None])
     starts = np.concatenate(rows)
-    moving = np.ones((len(starts), len(space.upper)), dtype=bool)
+    moving = np.ones((len(starts), n_free), dtype=bool)
     if origin is not None:
-        moving[:n_free, :n_free] = np.eye(n_free)
+        moving[:n_free] = np.eye(n_free)
     for j, value in values.items():
         starts[:, j] = starts[:, j] if value is None else value
     starts, is_possible = space.rows(space.variables(starts), starts)
@@ -250,15 +252,15 @@ def _fill(rows, forward, space):
     return np.where(np.isnan(rows) & space.is_free, known_medians(forward.known), rows)
 
 
-def _move(forward, search, origin, starts, predict, n):
-    """The most promising starts, then these rows as moved by the model, and the ends of both."""
-    (rows, moving), space = starts, search.space
+def _move(forward, search, origin, rows, moving, predict, n):
+    """The most promising rows, then these rows as moved by the model, and the ends of both."""
+    space = search.space
     rows, ends = search.descend(rows, moving, search.approximate, _APPROXIMATE_STEPS)
     order = _order(forward, search.goals, origin, rows, ends)
     chosen = select_different(rows / space.width, order, max(_LEAST_CANDIDATES, 3 * n), _GAP)
     moving = np.tile(moving, (2, 1))[chosen]
     if (space.is_free & ~space.is_whole).any():  # whole numbers are those of the approximation
-        moving[:, : space.is_free.sum()] &= ~space.is_whole[space.is_free]
+        moving &= ~space.is_whole[space.is_free]
     return search.descend(rows[chosen], moving, predict, _STEPS)
 
 
@@ -276,7 +278,7 @@ def _order(forward, goals, origin, rows, ends):
         preference = forward.distances(rows, origin[None])[:, 0]
     is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    keys = np.where(is_reached, (preference, is_outside, ~is_exact), (loss, loss, loss))
+    keys = np.where(is_reached, (preference, is_outside, ~is_exact), loss)
     return np.lexsort((*keys, ~is_reached))
 
 

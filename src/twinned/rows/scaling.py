@@ -129,6 +129,11 @@ class PowerScaling(NamedTuple):
         variances = np.array([yeo_johnson(skewed, each).var(axis=0) for each in _POWERS])
         likelihoods = np.outer(_POWERS - 1.0, slopes) - 0.5 * np.log(variances)
         power[chosen] = _POWERS[np.argmax(likelihoods, axis=0)]
+        return cls.with_powers(values, power, unit)
+
+    @classmethod
+    def with_powers(cls, values: Floats, power: Floats, unit: Floats) -> PowerScaling:
+        """Scaling of (row, column) values with powers and units (column,)."""
         scaling = StandardScaling.fit(yeo_johnson(values / unit, power))
         return cls(power, unit, scaling.center, np.where(scaling.varying, scaling.scale, 1.0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -11,7 +12,6 @@ from twinned import solve
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SolveOptions
 from twinned.app.tables.reader import read_table
-from twinned.inverse.problem import find_columns
 from twinned.rows.formatting import format_value
 
 _OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
@@ -27,6 +27,7 @@ def solve_command(options: SolveOptions) -> None:
     if options.table is not None:
         table = read_table(options.table, options.reading, loaded.names or ())
         near = prediction.read_features(loaded, table)
+    sums = [text.replace(",", " + ") for text in options.sum_to or ()]
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
         try:
@@ -35,13 +36,8 @@ def solve_command(options: SolveOptions) -> None:
                 _goals(options.goal, loaded),
                 near=near,
                 fixed=dict(_fixed(text, names) for text in options.fix or ()),
-                bounds=dict(
-                    _split(text, ":", "--bounds", "time:1..8") for text in options.bounds or ()
-                ),
-                constraints=[
-                    *(_sum(text, names) for text in options.sum_to or ()),
-                    *(options.constraint or ()),
-                ],
+                bounds=_by_name(options.bounds or (), "--bounds", "time:1..8"),
+                constraints=[*sums, *(options.constraint or ())],
                 n=options.n,
                 confidence=options.confidence,
                 batch=options.batch,
@@ -60,22 +56,23 @@ def solve_command(options: SolveOptions) -> None:
     prediction.output_result(options, path, {}, columns, facts, summary)
 
 
-def _split(text: str, sign: str, option: str, example: str) -> tuple[str, str]:
-    """The parts of an option before and after a sign.
+def _by_name(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
+    """Texts such as the example, by the names before their colons.
 
-    >>> _split("time: 1..8", ":", "--bounds", "time:1..8")
-    ('time', '1..8')
+    >>> _by_name(["time: 1..8"], "--bounds", "time:1..8")
+    {'time': '1..8'}
     """
-    first, found, last = text.rpartition(sign)
-    if not found:
-        raise ValueError(f"{option} must be such as {example}, not {text!r}.")
-    return first.strip(), last.strip()
+    parts = [text.rpartition(":") for text in texts]
+    for name, _, text in parts:
+        if not name:
+            raise ValueError(f"{option} must be such as {example}, not {text!r}.")
+    return {name.strip(): text.strip() for name, _, text in parts}
 
 
 def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
     """The target of `solve`: a text, or one for each of several targets."""
     if loaded.twin.targets_:
-        return dict(_split(goal, ":", "--goal", "yield:>=60") for goal in goals)
+        return _by_name(goals, "--goal", "yield:>=60")
     if len(goals) > 1:
         raise ValueError(f"--goal is given {len(goals)} times, but the model has one target.")
     return goals[0].strip()
@@ -92,18 +89,6 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
         return name.strip(), float(value) if sign else None
     except ValueError:
         return name.strip(), value.strip()
-
-
-def _sum(text: str, names: list[str]) -> str:
-    """The constraint of --sum-to.
-
-    >>> _sum("a, b=100", ["a", "b", "c"])
-    'a + b = 100'
-    """
-    given, total = _split(text, "=", "--sum-to", "a,b,c=100")
-    columns = [name.strip() for name in given.split(",")]
-    find_columns(names, columns, "--sum-to")
-    return f"{' + '.join(columns)} = {total}"
 
 
 def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]:

@@ -191,19 +191,12 @@ class PredictionService:
         fixed = {*wanted.fixed, *sources} - ({*sources.values()} - {*names})
         if fixed >= {*names}:
             raise BadRequest("fixed: no column is left that may change.")
+        options = wanted.model_dump(include={"bounds", "constraints", "n", "confidence"})
+        options |= {"fixed": sorted(fixed), "random_state": 0}
+        options |= {"batch": row[-1]} if self.schema.batch else {}
+        near = self.schema.to_table([row], with_names=True)
         with refuse_value_errors():
-            table = solve(
-                self._model,
-                wanted.target,
-                near=self.schema.to_table([row], with_names=True),
-                fixed=sorted(fixed),
-                bounds=wanted.bounds,
-                constraints=wanted.constraints,
-                n=wanted.n,
-                confidence=wanted.confidence,
-                batch=row[-1] if self.schema.batch else None,  # type: ignore[arg-type]
-                random_state=0,
-            )
+            table = solve(self._model, wanted.target, near=near, **options)
         table = table.rename(columns=_RENAMED)
         _check_finite(table.filter(["prediction", "low", "high"]).to_numpy())
         anchors = self._twin.fitted_.anchors
