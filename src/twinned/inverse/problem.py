@@ -56,9 +56,8 @@ def parse_range(what: str, wanted: Any, known: Floats, others: str = "") -> tupl
     if isinstance(wanted, str):
         text = re.sub("<=(.*)", r"..\1", re.sub(">=(.*)", r"\1..", wanted))
         match = _RANGE.fullmatch(text if ".." in text else f"{text}..{text}")
-        ends = (
-            [end and float(end) for end in match.groups()] if match and any(match.groups()) else []
-        )
+        texts = match.groups() if match else ()
+        ends = [end and float(end) for end in texts] if any(texts) else []
     if len(ends) != 2 or wanted is None:
         forms = f"a number, (low, high), '>= 60', '<= 5'{others} or '40..60'"
         raise ValueError(f"{what} must be {forms}, not {wanted!r}.")
@@ -89,17 +88,17 @@ class Goals:
         self.outputs = find_columns(names, list(target), "target")
         self.direction = np.array([_DIRECTIONS.get(str(goal), 0) for goal in target.values()])
         self.low, self.high, self.unit = np.empty((3, len(target)))
-        self.ranges: dict[int, tuple[float, float]] = {}  # of outputs
         for i, (output, goal) in enumerate(zip(self.outputs, target.values(), strict=True)):
             known, given = known_y[output], (None, None) if self.direction[i] else goal
             low, high = parse_range("target", given, known, ", 'max', 'min'")
             if low > high:
                 raise ValueError(f"target: {low:g} is larger than {high:g}.")
-            if low < high and not self.direction[i]:
-                self.ranges[output] = low, high
             self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
         self.is_number = self.low == self.high
         self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
+        is_range = ~self.is_number & (self.direction == 0)
+        ranges = zip(self.low[is_range], self.high[is_range], strict=True)
+        self.ranges = dict(zip(np.array(self.outputs)[is_range], ranges, strict=True))
 
     def _outside(self, ends: Floats) -> Floats:
         """(row, goal, 2): how far ends are too low, negative, and too high, in units."""

@@ -271,14 +271,13 @@ def _order(forward, goals, origin, rows, ends):
     with the least expected error. Where a target is maximized, the best are first.
     """
     is_reached, loss = goals.is_reached(ends), goals.loss(ends)
-    if goals.direction.any():
-        return np.lexsort((loss, ~is_reached))
     preference, classes = forward.rate(rows)
     if origin is not None:
         preference = forward.distances(rows, origin[None])[:, 0]
     is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    keys = np.where(is_reached, (preference, is_outside, ~is_exact), loss)
+    is_good_enough = is_reached & ~goals.direction.any()
+    keys = np.where(is_good_enough, (preference, is_outside, ~is_exact), loss)
     return np.lexsort((*keys, ~is_reached))
 
 

@@ -50,10 +50,9 @@ def solve_command(options: SolveOptions) -> None:
         lines = _grid(found, names, options.confidence or 0.9)
         messages.print_result({}, "\n".join(lines), False)
         return
-    columns = {str(name): column.to_numpy() for name, column in found.items()}
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
     summary = messages.counted(len(found), "proposal")
-    prediction.output_result(options, path, {}, columns, facts, summary)
+    prediction.output_result(options, path, {}, dict(found), facts, summary)
 
 
 def _by_name(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
