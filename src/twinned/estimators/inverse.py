@@ -30,7 +30,7 @@ from twinned.models.learned_metric import MAX_ROWS, learn_metric
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.resources import limit_threads
 from twinned.pairing.differences import difference
-from twinned.pairing.pairs import NearestPairs, PairStrategy, as_pair_strategy
+from twinned.pairing.pairs import NearestPairs, as_pair_strategy
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices
@@ -148,7 +148,9 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             targets = validate_target(self, y, len(inputs), multi_output=True)
             self.target_names_ = target_names(y)
             self.anchors_X_, self.anchors_y_ = inputs, targets.reshape(len(inputs), -1)
-            model, strategy = self._difference_model(), self._pair_strategy()
+            pairs = NearestPairs(_N_NEIGHBORS, "learned") if self.pairs == "auto" else self.pairs
+            strategy = as_pair_strategy(pairs, len(inputs), mirrored=True)
+            model = self._difference_model()
             self.scaling_ = scale_targets(inputs, self.anchors_y_)
             scaled = self.scaling_.transform(self.anchors_y_)
             self.metric_ = learn_metric(inputs, scaled)
@@ -174,10 +176,6 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
             return _fit(check_base_estimator(self.forward), X, scaled, seed)
         fits = [_fit(GPRegressor(kernel), X, scaled, seed) for kernel in ("rbf", "matern")]
         return max(fits, key=lambda model: model.process_.log_marginal_likelihood_)
-
-    def _pair_strategy(self) -> PairStrategy:
-        pairs = NearestPairs(_N_NEIGHBORS, "learned") if self.pairs == "auto" else self.pairs
-        return as_pair_strategy(pairs, len(self.anchors_X_), mirrored=True)
 
     def predict(self, y: Any, near: Any = None) -> Floats:
         """Inputs whose forward prediction is nearest to the wanted targets.
@@ -254,28 +252,29 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
         """
         known = NeighborIndex(self.scaling_.transform(self.anchors_y_), n_jobs=self.n_jobs)
         anchors = known.kneighbors(wanted, min(n_anchors, len(self.anchors_y_)))[0]
-        shape, goal = anchors.shape, np.repeat(wanted, anchors.shape[1], axis=0)
-        X = self.anchors_X_[anchors.ravel()]
+        X, goal = self.anchors_X_[anchors], wanted[:, None]
         lower, upper = self.anchors_X_.min(axis=0), self.anchors_X_.max(axis=0)
         scaled = self._predict_scaled(X)
-        errors = np.mean((scaled - goal) ** 2, axis=1)
+        errors = np.mean((scaled - goal) ** 2, axis=2)
         for _ in range(self.n_steps):
             change = self._predict_change(goal, scaled, X) - self._predict_change(scaled, scaled, X)
             moved = np.clip(X + change, lower, upper)
             reached = self._predict_scaled(moved)
-            squares = np.mean((reached - goal) ** 2, axis=1)
+            squares = np.mean((reached - goal) ** 2, axis=2)
             better = squares < errors
             for old, new in zip((X, scaled, errors), (moved, reached, squares), strict=True):
                 old[better] = new[better]
-        return anchors, X.reshape(*shape, -1), scaled.reshape(*shape, -1), errors.reshape(shape)
+        return anchors, X, scaled, errors
 
     def _predict_scaled(self, X: Floats) -> Floats:
-        """(row, output): forward predictions of scaled targets."""
-        return self.forward_.predict(X).reshape(len(X), -1).astype(np.float64)
+        """(…, output): forward predictions of scaled targets for inputs (…, feature)."""
+        predicted = self.forward_.predict(X.reshape(-1, X.shape[-1]))
+        return predicted.reshape(*X.shape[:-1], -1).astype(np.float64)
 
     def _predict_change(self, new: Floats, anchor: Floats, X: Floats) -> Floats:
-        """(row, feature): change of the inputs X from scaled targets of the anchor to new ones."""
-        return self.estimator_.predict(_pair_features(new, anchor, X)).reshape(X.shape)
+        """(…, feature): change of the inputs X from scaled targets of the anchor to new ones."""
+        features = _pair_features(new, anchor, X)
+        return self.estimator_.predict(features.reshape(-1, features.shape[-1])).reshape(X.shape)
 
     def _check_wanted(self, y: Any) -> Floats:
         """(query, output): scaled wanted targets."""
@@ -308,6 +307,10 @@ def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     """
     rows = np.random.RandomState(0).permutation(len(X))[:MAX_ROWS]
 
+    def scale(y: Floats, power: float) -> PowerScaling:
+        unit = 1.0 if power == 1.0 else 0.1 * y.min()
+        return PowerScaling.with_powers(y, np.array([power]), np.array([unit]))
+
     def likelihood(y: Floats, scaling: PowerScaling) -> float:
         process = fit_gaussian_process(X[rows], scaling.transform(y)[rows], random_state=0)
         spread = process.scale * scaling.slope(y[rows])
@@ -316,16 +319,14 @@ def scale_targets(X: Floats, Y: Floats) -> PowerScaling:
     chosen = []
     for y in np.split(Y, Y.shape[1], axis=1):
         powers = _POWERS if y.min() > 0 and y.max() > y.min() else (1.0,)
-        units = [1.0 if power == 1.0 else 0.1 * y.min() for power in powers]
-        parts = zip(np.c_[powers], np.c_[units], strict=True)
-        fits = [PowerScaling.with_powers(y, power, unit) for power, unit in parts]
+        fits = [scale(y, power) for power in powers]
         chosen.append(max(fits, key=lambda s: likelihood(y, s)) if len(fits) > 1 else fits[0])
     return PowerScaling(*(np.concatenate(part) for part in zip(*chosen, strict=True)))
 
 
 def _pair_features(new: Floats, anchor: Floats, X: Floats) -> Floats:
     """Features of the difference model: change of targets, targets and inputs of the anchor."""
-    return np.column_stack([difference(new, anchor), anchor, X])
+    return np.concatenate([difference(new, anchor), anchor, X], axis=-1)
 
 
 def _fit(model: Any, X: Floats, Y: Floats, seed: int) -> Any:

@@ -176,8 +176,6 @@ class SearchSpace:
         unit = np.abs(coefficients * self.width).max(axis=1, initial=1e-9)
         self._coefficients, self._limits = coefficients / unit[:, None], limits / unit
         self._tolerance = _FEASIBLE / unit
-        # results of `_nearest` by rows: a search returns to the same whole numbers
-        self._nearest_values: dict[bytes, Floats] = {}
 
     def _excess(self, rows: Floats) -> Floats:
         """(row, constraint): the excess of rows over the limits."""
@@ -240,13 +238,10 @@ class SearchSpace:
                 break
             variables = self.nearest(rows, weight, *no_goals)
         for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
-            key = rows[i].tobytes()
-            if key not in self._nearest_values:
-                self._nearest_values[key] = self._nearest(rows[i])
-            rows[i, free] = self._nearest_values[key]
+            rows[i, free] = self._nearest_values(rows[i])
         return rows, self._is_feasible(rows)
 
-    def _nearest(self, row: Floats) -> Floats:
+    def _nearest_values(self, row: Floats) -> Floats:
         """(free column,): values that satisfy the constraints and differ least in sum, if any."""
         values, low, high = row[self.is_free], self.low[self.is_free], self.high[self.is_free]
         columns, excess = self._coefficients[:, self.is_free], self._excess(row)

@@ -93,17 +93,15 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
 def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]:
     """The lines of a table with one column for each proposal."""
     table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(found))))
-    for name in names:
-        pairs = zip(found[name], found[f"change of {name}"], strict=True)
-        table.add_row(name, *(_with_change(value, change) for value, change in pairs))
-    for name in found.columns[2 * len(names) :]:
+    for name in found.columns.drop([f"change of {name}" for name in names]):
         is_end = name.startswith(("lower", "upper"))
         label = f"{name} ({100 * confidence:g} % interval)" if is_end else name
-        table.add_row(label, *(_with_change(value) for value in found[name]))
+        changes = found.get(f"change of {name}", [0.0] * len(found))
+        table.add_row(label, *map(_with_change, found[name], changes))
     return messages.table_lines(table)
 
 
-def _with_change(value: Any, change: Any = 0.0) -> str:
+def _with_change(value: Any, change: Any) -> str:
     """A value and, in brackets, its change, unless that is missing or rounding error.
 
     >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)
