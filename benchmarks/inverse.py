@@ -195,14 +195,13 @@ def summary(runs):
     methods = [method for method in METHODS if method in set(runs["method"])]
     rows = []
     for number, own in runs.groupby("problem"):
-        by_method = dict(iter(own.groupby("method")))
-        floor = {method: each["floor"].mean() for method, each in by_method.items()}
-        cells = [f"{number}", PROBLEMS[number].name, f"{floor[METHODS[0]]:.1e}"]
+        floor = {method: f"{each.mean():.1e}" for method, each in own.groupby("method")["floor"]}
+        cells = [f"{number}", PROBLEMS[number].name, floor.get(METHODS[0], "")]
         cells += [f"{value:.2g}" for value in PUBLISHED[number]]
         for method in methods:
-            errors = by_method[method]["mse"]
-            cells.append(f"{errors.mean():.2g} ({errors.max():.2g})")
-        rows.append([*cells, f"{floor['solve']:.1e}"])
+            errors = own.loc[own["method"] == method, "mse"]  # none where it was not run
+            cells.append(f"{errors.mean():.2g} ({errors.max():.2g})" if len(errors) else "")
+        rows.append([*cells, floor.get("solve", "")])
     header = ["#", "problem", "out of range", "published: network", "nearest row", "inverse twin"]
     header += ["choice by the truth", "known formula", *(f"**{method}**" for method in methods)]
     lines += harness.markdown_table([*header, "out of range of solve"], rows)

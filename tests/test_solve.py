@@ -1,6 +1,7 @@
 """`twinned.solve`: inputs whose predicted target is as wanted."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from twinned.inverse import problem
 from twinned.inverse.forward import ForwardModel
 from twinned.inverse.problem import Goals, SearchSpace, parse_constraints, parse_range
 from twinned.inverse.search import select_different
+from twinned.inverse.solving import _order
 
 PARTS = ["cement", "ash", "water"]
 
@@ -95,6 +97,14 @@ def test_solution_is_that_of_a_slow_search(blend):
     assert found.loc[0, "change of heat"] == pytest.approx(found.loc[0, "heat"] - 0.5)
 
 
+def test_a_row_may_be_an_array():
+    X = np.random.RandomState(0).uniform(size=(40, 2))
+    twin = TwinRegressor(Ridge(1e-6), pairs=10, random_state=0).fit(X, X[:, 0] + X[:, 1])
+    for near in (X[0], X[:1], X[0].tolist()):
+        found = solve(twin, 1.0, near=near, n=1)
+        assert found["change of x0"][0] == pytest.approx(found["x0"][0] - X[0, 0])
+
+
 def test_near_changes_little_and_keeps_fixed_columns(blend):
     row = {"heat": 1.0, "passes": 2, "solvent": "air"}
     found = solve(blend, ">= 5", near=row, fixed="heat", n=3)
@@ -116,7 +126,11 @@ def test_a_missing_value_of_near_is_filled(blend):
 
 def test_fixed_values_and_bounds(blend):
     given = {"solvent": "oil", "passes": 4}
-    found = solve(blend, (5.5, 6.5), fixed=given, bounds={"heat": (None, 2.5)}, n=2)
+    found, same = (
+        solve(blend, (5.5, 6.5), fixed=given, bounds={"heat": bounds}, n=2, random_state=0)
+        for bounds in ((None, 2.5), "<= 2.5")
+    )
+    pd.testing.assert_frame_equal(found, same)
     assert (found["solvent"] == "oil").all()
     assert (found["passes"] == 4).all()
     assert (found["heat"] <= 2.5).all()
@@ -232,6 +246,22 @@ def test_unreachable_target_returns_the_closest_rows(blend):
         solve(blend, 5.0, n=1)
 
 
+def test_rows_that_miss_the_target_are_in_the_order_of_their_distance_from_it():
+    """Rows outside of the known ones are last only among those that reach the target."""
+    goals = Goals(">= 5", ["y"], [np.array([0.0, 2.0])])
+    forward = SimpleNamespace(rate=lambda rows: (np.zeros(4), np.array([0, 2, 2, 0])))
+    ends = np.array([3.0, 4.0, 5.5, 6.0])[:, None, None]
+    assert _order(forward, goals, None, np.zeros((4, 1)), ends).tolist() == [3, 2, 1, 0]
+
+
+def test_closest_rows_are_as_close_with_a_row_that_is_far_from_the_target(blend):
+    row = {"heat": 0.5, "passes": 3, "solvent": "oil"}
+    with pytest.warns(UnreachedTargetWarning):
+        found = [solve(blend, 99.0, near=near, n=3, random_state=0) for near in (None, row)]
+    assert found[1]["predicted"][0] == pytest.approx(found[0]["predicted"][0], abs=0.01)
+    assert (found[1]["predicted"].diff()[1:] <= 0).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -246,6 +276,9 @@ def test_unreachable_target_returns_the_closest_rows(blend):
         ({"fixed": {"solvent": "acid"}}, "no known row has; known are air, oil, water"),
         ({"bounds": {"solvent": (0, 1)}}, "'solvent' is not"),
         ({"bounds": {"heat": (3, 1)}}, "3 is larger than 1"),
+        ({"bounds": {"heat": (9, None)}}, "No row satisfies the constraints within the bounds"),
+        ({"bounds": {"passes": (2.2, 2.8)}}, "No row satisfies the constraints within the bounds"),
+        ({"near": np.zeros((2, 3))}, "near must be one row, not 2"),
         ({"constraints": "heat + time = 3"}, "A constraint has the form"),
         ({"constraints": ["heat >= 2", "heat <= 1"]}, "No row satisfies the constraints"),
         ({"n": 0}, "n must be at least 1"),

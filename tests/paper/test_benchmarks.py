@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from benchmarks import dropout_members, member_predictions, page, standard_splits
+from benchmarks import dropout_members, inverse, member_predictions, page, standard_splits
 from benchmarks.tables import STANDARD_TABLES, split_table
 from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining
 from twinned.metrics import crps, log_likelihood
@@ -40,6 +40,15 @@ def test_blend_of_stored_predictions_is_that_of_a_fit(skewed, tmp_path, monkeypa
     assert blend.member_names_ == direct.member_names_
     np.testing.assert_array_equal(blend.predict(X_test), direct.predict(X_test))
     np.testing.assert_array_equal(blend.predict_interval(X_test), direct.predict_interval(X_test))
+
+
+def test_table_of_inverses_of_which_some_were_not_measured():
+    columns = ["problem", "seed", "method", "mse", "floor"]
+    rows = [(1, 0, "nearest row", 0.5, 1e-4), (2, 0, "solve", 0.25, 2e-4)]
+    lines = inverse.summary(pd.DataFrame(rows, columns=columns))
+    (first,), (second,) = ([line for line in lines if line.startswith(f"| {i}")] for i in (1, 2))
+    assert first.endswith("| 0.5 (0.5) |  |  |")
+    assert second.endswith("|  | 0.25 (0.25) | 2.0e-04 |")
 
 
 def test_normal_predictive_distribution():

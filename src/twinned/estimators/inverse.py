@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin, clone
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -50,7 +50,7 @@ _SAME = 0.1  # inputs that are nearer by the learned metric are the same
 
 
 @dataclass(eq=False, repr=False)
-class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
+class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
     """Inputs that give wanted targets, by predicted changes from the inputs of known rows.
 
     `predict` gets targets and returns inputs. A function with several inverses has an answer on
@@ -127,7 +127,6 @@ class InverseTwinRegressor(MetaEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.target_tags.multi_output = True
         return tags
 
     def fit(self, X: Any, y: Any) -> InverseTwinRegressor:

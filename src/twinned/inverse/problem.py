@@ -67,6 +67,8 @@ def parse_range(what: str, wanted: Any, known: Floats, others: str = "") -> tupl
     for end in (low, high):
         if np.isfinite(end) and abs(end) > _FAR * largest:
             raise ValueError(f"{what}: {end:g} is over a million times the known values.")
+    if low > high:
+        raise ValueError(f"{what}: {low:g} is larger than {high:g}.")
     return low, high
 
 
@@ -91,8 +93,6 @@ class Goals:
         for i, (output, goal) in enumerate(zip(self.outputs, target.values(), strict=True)):
             known, given = known_y[output], (None, None) if self.direction[i] else goal
             low, high = parse_range("target", given, known, ", 'max', 'min'")
-            if low > high:
-                raise ValueError(f"target: {low:g} is larger than {high:g}.")
             self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
         self.is_number = self.low == self.high
         self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
@@ -186,7 +186,8 @@ class SearchSpace:
         return np.where(self._is_equation, np.abs(excess), excess) > self._tolerance
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        return ~self._is_violated(self._excess(rows)).any(axis=1)
+        is_empty = (self.low > self.high).any()  # such as from 2.2 to 2.8 for a whole number
+        return ~self._is_violated(self._excess(rows)).any(axis=1) & ~is_empty
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): free columns in their ranges."""

@@ -68,21 +68,19 @@ class Search:
             correction[active] += missed[..., None] * (change / square[:, None])[:, None]
             gain = loss[active] - new_loss
             better = gain > 0
-            improved, failed = active[better], active[~better]
+            improved = active[better]
             rows[improved], ends[improved] = after[better], new_ends[better]
             loss[improved], slopes[improved] = new_loss[better], new_slopes[better]
-            radius[improved] = np.minimum(2 * radius[improved], _RADIUS)
-            radius[failed] = np.minimum(radius[failed], largest[~better]) / 3
+            shorter = np.minimum(radius[active], largest) / 3
+            radius[active] = np.where(better, np.minimum(2 * radius[active], _RADIUS), shorter)
             is_done = (radius[active] < _LEAST_RADIUS) | (better & (gain < _CONVERGED))
             active = active[~is_done & (loss[active] > least)]
         return np.concatenate([starts, rows]), np.concatenate([first_ends, ends])
 
     def _loss(self, rows: Floats, ends: Floats) -> Floats:
-        loss = self.goals.loss(ends)
-        if self.near is None:
-            return loss
-        change = ((rows - self.near) / self.space.width)[:, self.space.is_free]
-        return loss + _NEAR_WEIGHT * np.sum(change**2, axis=1)
+        near = rows if self.near is None else self.near
+        change = ((rows - near) / self.space.width)[:, self.space.is_free]
+        return self.goals.loss(ends) + _NEAR_WEIGHT * np.sum(change**2, axis=1)
 
     def _gradients(self, rows: Floats) -> Floats:
         """(row, goal, variable): of the approximation, in units of the goals."""

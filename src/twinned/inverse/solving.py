@@ -44,8 +44,8 @@ def solve(
     """Find inputs whose predicted target is as wanted.
 
     The search starts at known rows and changes them until the prediction is as wanted. Solutions
-    are different from each other; where there are none, the closest rows are returned, with an
-    `UnreachedTargetWarning`.
+    are different from each other; where there are none, the closest rows are returned, the closest
+    first and with an `UnreachedTargetWarning`.
 
     Parameters
     ----------
@@ -66,8 +66,9 @@ def solve(
         Columns that keep the value of `near`, or that of the known row from which a solution
         starts; or a dict with the values of columns, of which None is the former.
     bounds : dict, default=None
-        `(low, high)` of numeric columns by name, where None is no change of that end; equal ends
-        are the value. By default the ranges of the known rows.
+        `(low, high)` of numeric columns by name, or a text such as `"1..8"` or `"<= 8"`, where an
+        end that is None or absent is not changed; equal ends are the value. By default the ranges
+        of the known rows.
     constraints : str or sequence of str, default=None
         Linear equations and inequalities of numeric columns, such as `"a + b + c = 100"` or
         `"2 a - b <= 5"`.
@@ -196,13 +197,10 @@ def _make_space(forward, values, bounds, constraints):
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        what = f"bounds of {name!r}"
-        ends = parse_range(what, bounds[name], known[:, j])
+        ends = parse_range(f"bounds of {name!r}", bounds[name], known[:, j])
         low[j], high[j] = np.where(np.isinf(ends), (low[j], high[j]), ends)
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
-        if low[j] > high[j]:
-            raise ValueError(f"{what}: {low[j]:g} is larger than {high[j]:g}.")
     for j in schema.categorical:
         if names[j] in bounds or linear[0][:, j].any():
             what = f"which {names[j]!r} is not"

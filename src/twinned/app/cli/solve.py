@@ -62,9 +62,8 @@ def _by_name(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     {'time': '1..8'}
     """
     parts = [text.rpartition(":") for text in texts]
-    for name, _, text in parts:
-        if not name:
-            raise ValueError(f"{option} must be such as {example}, not {text!r}.")
+    if wrong := [text for name, _, text in parts if not name]:
+        raise ValueError(f"{option} must be such as {example}, not {wrong[0]!r}.")
     return {name.strip(): text.strip() for name, _, text in parts}
 
 

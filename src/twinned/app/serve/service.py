@@ -48,8 +48,7 @@ WORK_SECONDS = 120.0
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _SEARCHES = ThreadPoolExecutor(max_workers=1)  # the other processor is for predictions
 # columns of `solve` that have other names in a response
-_RENAMED = {"predicted": "prediction", "lower": "low", "upper": "high"}
-_RENAMED |= {"applicable": "applicability"}
+_NAMES = {"predicted": "prediction", "lower": "low", "upper": "high", "applicable": "applicability"}
 T = TypeVar("T")
 
 
@@ -197,7 +196,7 @@ class PredictionService:
         near = self.schema.to_table([row], with_names=True)
         with refuse_value_errors():
             table = solve(self._model, wanted.target, near=near, **options)
-        table = table.rename(columns=_RENAMED)
+        table = table.rename(columns=_NAMES)
         _check_finite(table.filter(["prediction", "low", "high"]).to_numpy())
         anchors = self._twin.fitted_.anchors
         if anchors.labels is None:
