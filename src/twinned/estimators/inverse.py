@@ -280,8 +280,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         wanted = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         n_targets = self.anchors_y_.shape[1]
-        if wanted.ndim == 1 and n_targets == 1:
-            wanted = wanted[:, None]
+        wanted = wanted[:, None] if wanted.ndim == n_targets == 1 else wanted
         if wanted.shape[1:] != (n_targets,):
             shape = f"(n_queries, {n_targets})"
             raise ValueError(f"y must have the shape {shape}, as in fit, not {wanted.shape}.")

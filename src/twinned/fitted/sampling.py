@@ -72,11 +72,8 @@ class MetricProcess:
         """
         mean = y[self.used].mean(axis=0)
         dual = cho_solve((self.factor, True), y[self.used] - mean)
-
-        def predict(features: Floats) -> Floats:
-            return _kernel(self.metric.in_length_scales(features), self.scaled) @ dual + mean
-
-        return predict
+        scale = self.metric.in_length_scales
+        return lambda features: _kernel(scale(features), self.scaled) @ dual + mean
 
 
 class ErrorFeatures(NamedTuple):

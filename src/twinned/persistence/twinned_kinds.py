@@ -146,9 +146,8 @@ def _build_inverse(model: BaseEstimator, state: State, at: At) -> None:
     parts = {"forward_": (n_features, n_targets)}
     parts["estimator_"] = 2 * n_targets + n_features, n_features
     for name, (width, n_outputs) in parts.items():
-        part = state[name]
-        same = feature_attributes(part)[0] in (None, width)
-        same = same and part.predict(np.zeros((1, width))).size == n_outputs
+        same = feature_attributes(state[name])[0] in (None, width)
+        same = same and state[name].predict(np.zeros((1, width))).size == n_outputs
         at.ensure(same, f"has {name} of other features or outputs")
     names = state["target_names_"]
     at.ensure(len(names) == (n_targets if n_targets > 1 else 0), "has names of other targets")
