@@ -83,11 +83,9 @@ class ForwardModel:
 
     def probability(self, rows: Floats, low: float, high: float) -> Floats:
         """(row, output, 1): probability that a measurement is between two values."""
-        below, within = (
-            float(y > 0) if np.isinf(y) else self._call(self.model.predict_cdf, rows, y)
-            for y in (low, high)
-        )
-        return within - below
+        cdf = self.model.predict_cdf
+        ends = [float(y > 0) if np.isinf(y) else self._call(cdf, rows, y) for y in (low, high)]
+        return np.subtract(ends[1], ends[0])
 
     def rate(self, rows: Floats) -> tuple[Floats, Indices]:
         """(row,): scores and classes of the applicability domain, the worst of all targets."""

@@ -96,9 +96,8 @@ class Goals:
             self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
         self.is_number = self.low == self.high
         self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
-        is_range = ~self.is_number & (self.direction == 0)
-        ranges = zip(self.low[is_range], self.high[is_range], strict=True)
-        self.ranges = dict(zip(np.array(self.outputs)[is_range], ranges, strict=True))
+        is_range = np.flatnonzero(~self.is_number & (self.direction == 0))
+        self.ranges = {self.outputs[i]: (self.low[i], self.high[i]) for i in is_range}
 
     def _outside(self, ends: Floats) -> Floats:
         """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
@@ -186,8 +185,9 @@ class SearchSpace:
         return np.where(self._is_equation, np.abs(excess), excess) > self._tolerance
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        is_empty = (self.low > self.high).any()  # such as from 2.2 to 2.8 for a whole number
-        return ~self._is_violated(self._excess(rows)).any(axis=1) & ~is_empty
+        if (self.low > self.high).any():  # such as from 2.2 to 2.8 for a whole number
+            return np.zeros(len(rows), dtype=bool)
+        return ~self._is_violated(self._excess(rows)).any(axis=1)
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): free columns in their ranges."""

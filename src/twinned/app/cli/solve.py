@@ -47,8 +47,7 @@ def solve_command(options: SolveOptions) -> None:
             message = re.sub(r"^\w+", lambda word: _OPTIONS.get(word[0], word[0]), str(error))
             raise ValueError(message) from error
     if path is None and not options.as_json:
-        lines = _grid(found, names, options.confidence or 0.9)
-        messages.print_result({}, "\n".join(lines), False)
+        messages.print_result({}, _grid(found, names, options.confidence or 0.9), False)
         return
     facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
     summary = messages.counted(len(found), "proposal")
@@ -89,15 +88,15 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
         return name.strip(), value.strip()
 
 
-def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> list[str]:
-    """The lines of a table with one column for each proposal."""
+def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> str:
+    """A table with one column for each proposal."""
     table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(found))))
     for name in found.columns.drop([f"change of {name}" for name in names]):
         is_end = name.startswith(("lower", "upper"))
         label = f"{name} ({100 * confidence:g} % interval)" if is_end else name
         changes = found.get(f"change of {name}", [0.0] * len(found))
         table.add_row(label, *map(_with_change, found[name], changes))
-    return messages.table_lines(table)
+    return "\n".join(messages.table_lines(table))
 
 
 def _with_change(value: Any, change: Any) -> str:
