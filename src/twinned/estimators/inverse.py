@@ -167,9 +167,8 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
     def _difference_model(self) -> Any:
         if self.estimator is not None:
             return check_base_estimator(self.estimator)
-        return NeuralRegressor(
-            effort="fast", training=NeuralTraining(n_folds=1), n_jobs=self.n_jobs
-        )
+        training = NeuralTraining(n_folds=1)
+        return NeuralRegressor(effort="fast", training=training, n_jobs=self.n_jobs)
 
     def _fit_forward(self, X: Floats, scaled: Floats, seed: int) -> Any:
         if self.forward is not None:

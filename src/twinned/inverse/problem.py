@@ -187,7 +187,7 @@ class SearchSpace:
     def _is_feasible(self, rows: Floats) -> Mask:
         if (self.low > self.high).any():  # such as from 2.2 to 2.8 for a whole number
             return np.zeros(len(rows), dtype=bool)
-        return ~self._is_violated(self._excess(rows)).any(axis=1)
+        return self._is_violated(self._excess(rows)).sum(axis=1) == 0
 
     def variables(self, rows: Floats) -> Floats:
         """(row, variable): free columns in their ranges."""

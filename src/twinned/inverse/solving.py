@@ -182,7 +182,7 @@ def _fixed_values(forward, fixed, origin):
     encoded, values = _encode_row(forward, row, "fixed"), {}
     for j, value in zip(columns, given.values(), strict=True):
         values[j] = None if origin is None and value is None else encoded[j]
-        if values[j] is not None and np.isnan(values[j]):
+        if values[j] != values[j]:  # NaN
             raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")
     return values
 
