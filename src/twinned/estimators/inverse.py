@@ -69,7 +69,8 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         Training pairs, as in `TwinRegressor`, which are fitted in both orders. `"auto"` is
         `NearestPairs(8, metric="learned")`. Pairs of distant rows may be on different branches.
     n_anchors : int, default=10
-        Number of known rows with the nearest targets, from which inputs are predicted.
+        Number of known rows with the nearest targets, from which inputs are predicted; ten times
+        as many where inputs are to be near to others.
     n_steps : int, default=4
         Number of changes from an anchor; one change is the method of the paper. Further ones count
         where the forward prediction is then nearer to the wanted target.
