@@ -197,8 +197,14 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         _, X, _, errors = self._candidates(wanted, n_anchors)
         best = errors.argmin(axis=1)
         if near is not None:
-            point = self.metric_.transform(self._check_near(near, len(wanted)))[:, None]
-            distance = np.linalg.norm(self.metric_.transform(X) - point, axis=-1)
+            near = np.asarray(near)[None] if np.ndim(near) == 1 else near
+            points = validate_data(self, near, reset=False, dtype=np.float64)
+            if len(points) not in (1, len(wanted)):
+                raise ValueError(
+                    f"near has {len(points)} rows, but there are {len(wanted)} targets."
+                )
+            change = self.metric_.transform(X) - self.metric_.transform(points)[:, None]
+            distance = np.linalg.norm(change, axis=-1)
             best = np.lexsort((distance, np.maximum(errors, self.tolerance_)))[:, 0]
         return X[np.arange(len(wanted)), best]
 
@@ -253,12 +259,11 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         known = NeighborIndex(self.scaling_.transform(self.anchors_y_), n_jobs=self.n_jobs)
         anchors = known.kneighbors(wanted, min(n_anchors, len(self.anchors_y_)))[0]
         X, goal = self.anchors_X_[anchors], wanted[:, None]
-        lower, upper = self.anchors_X_.min(axis=0), self.anchors_X_.max(axis=0)
         scaled = self._predict_scaled(X)
         errors = np.mean((scaled - goal) ** 2, axis=2)
         for _ in range(self.n_steps):
             change = self._predict_change(goal, scaled, X) - self._predict_change(scaled, scaled, X)
-            moved = np.clip(X + change, lower, upper)
+            moved = np.clip(X + change, self.anchors_X_.min(axis=0), self.anchors_X_.max(axis=0))
             reached = self._predict_scaled(moved)
             squares = np.mean((reached - goal) ** 2, axis=2)
             better = squares < errors
@@ -286,15 +291,6 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
             shape = f"(n_queries, {n_targets})"
             raise ValueError(f"y must have the shape {shape}, as in fit, not {wanted.shape}.")
         return self.scaling_.transform(wanted)
-
-    def _check_near(self, near: Any, n_queries: int) -> Floats:
-        """(query, feature) or (1, feature): validated inputs to be near to."""
-        if np.ndim(near) == 1:
-            near = np.asarray(near)[None]
-        points = validate_data(self, near, reset=False, dtype=np.float64)
-        if len(points) not in (1, n_queries):
-            raise ValueError(f"near has {len(points)} rows, but there are {n_queries} targets.")
-        return points
 
 
 def scale_targets(X: Floats, Y: Floats) -> PowerScaling:

@@ -21,7 +21,7 @@ Mask = NDArray[np.bool_]
 Constraints = tuple[Floats, Floats, Mask]  # as by `parse_constraints`
 
 _NUMBER = r"(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
-_RANGE = re.compile(rf"\s*([+-]?{_NUMBER})?\s*\.\.\s*([+-]?{_NUMBER})?\s*")
+_RANGE = re.compile(rf"(?=.*\d)\s*([+-]?{_NUMBER})?\s*\.\.\s*([+-]?{_NUMBER})?\s*")
 _CONSTRAINT = re.compile(rf"(.+?)\s*(<=|>=|=)\s*([+-]?{_NUMBER})\s*")
 _DIRECTIONS = {"max": 1, "min": -1}
 _TOLERANCE = 0.01  # of a number that is wanted, in standard deviations of y
@@ -37,9 +37,8 @@ _CORRECTIONS = 2  # of fractions; the second one is that of rounding errors
 
 def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> list[int]:
     """The positions of names; raises for an unknown one."""
-    for name in wanted:
-        if name not in names:
-            raise ValueError(f"{argument} names {name!r}, which is none of {', '.join(names)}.")
+    if unknown := [name for name in wanted if name not in names]:
+        raise ValueError(f"{argument} names {unknown[0]!r}, which is none of {', '.join(names)}.")
     return [names.index(name) for name in wanted]
 
 
@@ -56,17 +55,15 @@ def parse_range(what: str, wanted: Any, known: Floats, others: str = "") -> tupl
     if isinstance(wanted, str):
         text = re.sub("<=(.*)", r"..\1", re.sub(">=(.*)", r"\1..", wanted))
         match = _RANGE.fullmatch(text if ".." in text else f"{text}..{text}")
-        texts = match.groups() if match else ()
-        ends = [end and float(end) for end in texts] if any(texts) else []
+        ends = [end and float(end) for end in match.groups()] if match else []
     if len(ends) != 2 or wanted is None:
         forms = f"a number, (low, high), '>= 60', '<= 5'{others} or '40..60'"
         raise ValueError(f"{what} must be {forms}, not {wanted!r}.")
     low = -np.inf if ends[0] is None else check_real(what, ends[0])
     high = np.inf if ends[1] is None else check_real(what, ends[1])
     largest = np.nanmax(np.abs(known), initial=0.0) or 1.0
-    for end in (low, high):
-        if np.isfinite(end) and abs(end) > _FAR * largest:
-            raise ValueError(f"{what}: {end:g} is over a million times the known values.")
+    if far := [end for end in (low, high) if _FAR * largest < abs(end) < np.inf]:
+        raise ValueError(f"{what}: {far[0]:g} is over a million times the known values.")
     if low > high:
         raise ValueError(f"{what}: {low:g} is larger than {high:g}.")
     return low, high
@@ -185,8 +182,6 @@ class SearchSpace:
         return np.where(self._is_equation, np.abs(excess), excess) > self._tolerance
 
     def _is_feasible(self, rows: Floats) -> Mask:
-        if (self.low > self.high).any():  # such as from 2.2 to 2.8 for a whole number
-            return np.zeros(len(rows), dtype=bool)
         return self._is_violated(self._excess(rows)).sum(axis=1) == 0
 
     def variables(self, rows: Floats) -> Floats:

@@ -202,8 +202,7 @@ def _make_space(forward, values, bounds, constraints):
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
     for j in schema.categorical:
         if names[j] in bounds or linear[0][:, j].any():
-            what = f"which {names[j]!r} is not"
-            raise ValueError(f"Bounds and constraints need numeric columns, {what}.")
+            raise ValueError(f"Bounds and constraints need numeric columns; {names[j]!r} is not.")
     is_free = (high > low) | np.isin(names, list(bounds))
     is_free[list(values)] = False
     return SearchSpace(low, high, is_free, is_whole, linear)
@@ -239,7 +238,7 @@ def _starts(forward, search, origin, values, rng):
     for j, value in values.items():
         starts[:, j] = starts[:, j] if value is None else value
     starts, is_possible = space.rows(space.variables(starts), starts)
-    if not is_possible.any():
+    if not is_possible.any() or (space.low > space.high).any():  # as 2.2..2.8 of whole numbers
         raise ValueError("No row satisfies the constraints within the bounds and fixed columns.")
     return starts[is_possible], moving[is_possible]
 
@@ -273,8 +272,8 @@ def _order(forward, goals, origin, rows, ends):
         preference = forward.distances(rows, origin[None])[:, 0]
     is_exact = goals.miss(ends).max(axis=1) <= _EXACT
     is_outside = classes == LABELS.index(OUTSIDE)
-    is_good_enough = is_reached & ~goals.direction.any()
-    keys = np.where(is_good_enough, (preference, is_outside, ~is_exact), loss)
+    by_preference = is_reached & ~goals.direction.any()
+    keys = np.where(by_preference, (preference, is_outside, ~is_exact), loss)
     return np.lexsort((*keys, ~is_reached))
 
 

@@ -191,11 +191,10 @@ class PredictionService:
         if fixed >= {*names}:
             raise BadRequest("fixed: no column is left that may change.")
         options = wanted.model_dump(include={"bounds", "constraints", "n", "confidence"})
-        options |= {"fixed": sorted(fixed), "random_state": 0}
-        options |= {"batch": row[-1]} if self.schema.batch else {}
-        near = self.schema.to_table([row], with_names=True)
+        options |= {"near": self.schema.to_table([row], with_names=True), "fixed": sorted(fixed)}
+        options |= {"batch": row[-1] if self.schema.batch else None, "random_state": 0}
         with refuse_value_errors():
-            table = solve(self._model, wanted.target, near=near, **options)
+            table = solve(self._model, wanted.target, **options)
         table = table.rename(columns=_NAMES)
         _check_finite(table.filter(["prediction", "low", "high"]).to_numpy())
         anchors = self._twin.fitted_.anchors
