@@ -60,6 +60,8 @@ def test_near_chooses_the_branch(inverse_cubic):
         assert x[0, 0] == pytest.approx(near, abs=0.02)
     each = inverse_cubic.predict([0.2] * 3, near=pd.DataFrame({"speed": branches}))
     np.testing.assert_allclose(each[:, 0], branches, atol=0.02)
+    x = inverse_cubic.predict([3.0], near=pd.DataFrame({"speed": [-1.0]}))
+    assert cubic(x[0, 0]) == pytest.approx(3.0, abs=0.05)  # on another branch than `near`
 
 
 def test_branches_differ_and_map_back(inverse_cubic):
