@@ -80,35 +80,23 @@ class DiagnosedRows(TrainingRows):
     """Rows that are diagnosed and, after them, censored ones, with the table that they are of."""
 
     table: ArrayLike = ()
-    table_batch: ArrayLike | None = None  # batch of each row of the table
 
     @classmethod
     def validate(
-        cls,
-        blend: AutoTwinRegressor,
-        transform: TargetTransform,
-        *,
-        batch: ArrayLike | None = None,
-        **arguments: Any,
+        cls, blend: AutoTwinRegressor, transform: TargetTransform, **arguments: Any
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
             rows = validate_training_rows(blend, **arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        data = cls(**vars(rows), table=arguments["X"], table_batch=batch)
+        data = cls(**vars(rows), table=arguments["X"])
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
 
     @property
     def X(self) -> ArrayLike:
         is_all = np.array_equal(self.table_rows, np.arange(self.n_table_rows))
         return self.table if is_all else safe_indexing(self.table, self.table_rows)
-
-    @property
-    def batch(self) -> ArrayLike | None:
-        """(row,): names of the batches."""
-        batch = self.table_batch
-        return None if batch is None else safe_indexing(batch, self.table_rows)
 
     @property
     def codes(self) -> Indices | None:

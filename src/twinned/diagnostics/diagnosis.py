@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
+from twinned._compat import safe_indexing
 from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
@@ -206,7 +207,7 @@ def diagnose(
     own = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std, "groups": groups, "batch": batch}
     data = DiagnosedRows.validate(blend, transform, X=X, y=y, **own)
     progress("checking the data")
-    findings = _check_rows(data.take(data.known), X_new, log_target)
+    findings = _check_rows(data.take(data.known), batch, X_new, log_target)
     data = data.affordable(budget, n_jobs, blend.random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
@@ -236,9 +237,12 @@ def diagnose(
     )
 
 
-def _check_rows(known: DiagnosedRows, X_new: ArrayLike | None, log_target: bool) -> list[Finding]:
-    """Return the findings of the data checks."""
-    labels: dict[str, Any] = {"groups": known.codes, "batch": known.batch}
+def _check_rows(
+    known: DiagnosedRows, batch: ArrayLike | None, X_new: ArrayLike | None, log_target: bool
+) -> list[Finding]:
+    """Return the findings of the data checks; `batch` of all rows may have a name."""
+    own = None if batch is None else safe_indexing(batch, known.table_rows)
+    labels: dict[str, Any] = {"groups": known.codes, "batch": own}
     return check_data(known.X, known.y, **labels, X_new=X_new, log_target=log_target)
 
 

@@ -39,13 +39,12 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import LocalErrors
+from twinned.models.batches import remove_offsets
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
-from twinned.rows.batches import BatchOffsets
 from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.formatting import ResultTable
-from twinned.rows.schema import Indices
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
@@ -254,44 +253,35 @@ class AutoTwinRegressor(BaseTwin):
         """
         start = time.perf_counter()
         several = target_names(y)
-        own_batch = None if several else batch  # offsets of several targets differ
-        targets = self.without_offsets(own_batch, X, y, sample_weight, **ends)
         # each task of the fit has a single thread
-        with restore_on_failure(self), limit_threads(1), targets as (y, *bounds):
+        with restore_on_failure(self), limit_threads(1):
             self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
-            arguments = sample_weight, groups, *bounds, y_std
+            given = {"batch": batch, "y_std": y_std, "pair_dtype": self._pair_dtype, **ends}
             kinds = {"multi_output": bool(several), "allow_missing": bool(several)}
-            data = validate_training_rows(
-                self, X, y, *arguments, pair_dtype=self._pair_dtype, **kinds
-            )
+            data = validate_training_rows(self, X, y, sample_weight, groups, **given, **kinds)
             for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
                 delattr(self, name)  # of an earlier fit
             if several:
                 if y_std is not None:
                     raise ValueError("y_std needs a single target.")
-                self._fit_targets(data, several, batch, seed, start)
+                self._fit_targets(data, several, seed, start)
             else:
-                offsets = None if batch is None else self._first_offsets
-                self.fit_rows(data, seed, start, offsets, calibrate)
+                self.fit_rows(data, seed, start, calibrate)
         return self
 
     # --- steps of fit -------------------------------------------------------------------------
 
-    def fit_rows(
-        self, data: TrainingRows, seed: int, start: float, offsets: Any, calibrate: bool = True
-    ) -> None:
-        """Fit the blend of a single target to validated rows, whose y is without offsets.
-
-        `start` is when the fit began.
-        """
-        rows = blend_rows(weigh_by_error(data), self.cv, self.effort, seed)
+    def fit_rows(self, data: TrainingRows, seed: int, start: float, calibrate: bool = True) -> None:
+        """Fit the blend of a single target to validated rows; `start` is when the fit began."""
+        data = weigh_by_error(remove_offsets(data, self.shrinks_offsets))
+        rows = blend_rows(data, self.cv, self.effort, seed)
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         warn_of_unknown_features(rows.rows.take(rows.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
             results = self.fit_members(self.check_parameters(), rows.rows, seed, start)
-            self._set_blend(FitRecord(results, rows, seed, offsets))
+            self._set_blend(FitRecord(results, rows, seed))
             if calibrate:
                 with parallel_config("threading", n_jobs=self.n_jobs):
                     self._calibrate()
@@ -299,9 +289,7 @@ class AutoTwinRegressor(BaseTwin):
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
 
-    def _fit_targets(
-        self, data: TrainingRows, names: list[str], batch: Any, seed: int, start: float
-    ) -> None:
+    def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
         self.targets_ = []
@@ -316,11 +304,7 @@ class AutoTwinRegressor(BaseTwin):
             if self.verbose:
                 _print(f"target {name}")
             try:
-                offsets = None if batch is None else model.first_offsets(batch, known)
-                if offsets is not None:
-                    y = offsets[0].remove(known.y, offsets[1][known.table_rows])
-                    known = replace(known, y=y)
-                model.fit_rows(known, seed, begin, offsets)
+                model.fit_rows(known, seed, begin)
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
@@ -362,7 +346,6 @@ class AutoTwinRegressor(BaseTwin):
         """Set the members, their weights, and what the out-of-fold predictions show."""
         self._record = record
         results, rows, seed = record.results, record.rows, record.seed % 2**16
-        self.__dict__.pop("_batches", None)
         known, anchors, held_out = rows.known, rows.anchors, rows.anchors.held_out
         every = np.column_stack([result.prediction[rows.rows.held_out] for result in results])
         predictions = every[: len(known)]
@@ -392,21 +375,21 @@ class AutoTwinRegressor(BaseTwin):
             nested = nested + local.predict(self.local_power_)
             self.blend_["rmse"], _ = rmse_and_error(nested[held_out], own.y, own.weight)
         self.out_of_fold_prediction_ = nested
-        if record.offsets is not None:
-            known = self._set_batches(*record.offsets, rows)
+        if anchors.offsets is not None:
+            known = self._set_batches(rows)
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
 
-    def _set_batches(self, first: BatchOffsets, codes: Indices, rows: BlendRows) -> TrainingRows:
+    def _set_batches(self, rows: BlendRows) -> TrainingRows:
         """Set offsets and errors of batches; the known rows with y by the offsets without them.
 
         The offset of a row is then estimated from the other rows of its batch, so that errors are
         those of new rows.
         """
         held_out, known = rows.anchors.held_out, rows.known
-        self.set_offsets(first, codes, self.out_of_fold_prediction_)
+        self.set_offsets(rows.anchors.offsets, self.out_of_fold_prediction_)
         fitted, weight = self.fitted_, self.anchor_weights_
-        batches, codes = fitted.batches, codes[self.anchor_rows_]
+        batches, codes = fitted.batches, np.asarray(self.anchor_batches_)
         assert batches is not None, "they are set"
         y = fitted.known_y
         residual = y - self.out_of_fold_prediction_
@@ -502,14 +485,14 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, rows, seed, offsets, *_ = self._fit_record()
+        results, rows, seed, *_ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
         chosen = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(FitRecord(chosen, rows, seed, offsets))
+            selected._set_blend(FitRecord(chosen, rows, seed))
             selected._calibrate()
         return selected
 

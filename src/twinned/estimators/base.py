@@ -182,8 +182,9 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
     ) -> None:
         """Store anchors, which are known ones of the rows of the fit, and the learned metric."""
         known = rows.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        labels = anchors.groups, anchors.batch
         censored = None if rows.bounds is None else rows.matrix[rows.censored]
-        stored = Anchors(*known, self._row_scale(), censored, metric, self.n_jobs, anchors.groups)
+        stored = Anchors(*known, self._row_scale(), censored, metric, self.n_jobs, *labels)
         self._store_anchors(stored, anchors.table_rows)
 
     def set_groups(self, groups: Indices) -> None:
@@ -215,7 +216,7 @@ class BaseTwin(BatchMethods, TwinMethods, BaseEstimator, ABC):
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
         chosen = "anchor_errors_", "local_power_", "n_nearest_anchors_", "error_coefficients_"
-        for name in ("intervals_", "applicability_", *chosen):
+        for name in ("intervals_", "applicability_", "_batches", *chosen):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +11,10 @@ import pandas as pd
 from twinned.estimators.several_targets import per_target
 from twinned.fitted.sampling import ErrorFeatures, MetricProcess, predict_error
 from twinned.fitted.twin import Anchors, Queries
-from twinned.models.batches import estimate_offsets
 from twinned.models.gaussian_process import kernel_of_rows
-from twinned.rows.batches import BatchOffsets, batch_labels, encode_batches
+from twinned.rows.batches import BatchOffsets, batch_labels
 from twinned.rows.folds import complete_predictions
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.training import TrainingRows, validate_training_rows
 
 # Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
 # its variance that the process of the learned metric explains: the rest is independent.
@@ -112,53 +108,18 @@ class BatchMethods:
         anchors = replace(anchors, y=known_y, **parts)
         return batches, anchors, y - batches.offsets[codes], coefficients
 
-    @contextmanager
-    def without_offsets(
-        self: Any,
-        batch: Any,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        y_lower: Any = None,
-        y_upper: Any = None,
-    ) -> Iterator[tuple[Any, ...]]:
-        """Context of a fit to y, y_lower and y_upper without the offsets of batches.
+    def set_offsets(self: Any, first: BatchOffsets | None, predicted: Floats | None = None) -> None:
+        """Set the offsets of batches, if there are any, from out-of-fold predictions (anchor,).
 
-        At its end the offsets are estimated again, by out-of-fold predictions where there are some.
+        Without predictions, they are those of `anchor_errors_`; without these, the first offsets
+        remain. The anchors have y without the first offsets, and then without the final ones.
         """
-        self.__dict__.pop("_batches", None)
-        if batch is None:
-            yield y, y_lower, y_upper
+        if first is None:
             return
-        arguments = sample_weight, None, y_lower, y_upper
-        data = validate_training_rows(self, X, y, *arguments, multi_output=False)
-        first, codes = self._first_offsets = self.first_offsets(batch, data)
-        parts = (None if part is None else np.asarray(part) for part in (y, y_lower, y_upper))
-        yield tuple(None if part is None else first.remove(part, codes) for part in parts)
-        if self._batches is None:
-            errors = self.anchor_errors_
-            self.set_offsets(first, codes, None if errors is None else self.anchors_y_ - errors)
-        del self._first_offsets
-
-    def first_offsets(self: Any, batch: Any, data: TrainingRows) -> tuple[BatchOffsets, Indices]:
-        """Offsets before the fit, and (row,) codes of the batches of all rows of the table."""
-        y = np.full(data.n_table_rows, np.nan)
-        y[data.table_rows] = np.where(data.censored, np.nan, data.y)
-        names, codes = encode_batches(batch, y)
-        known = data.take(data.known).of_positive_weight()
-        own, options = codes[known.table_rows], (known.weight, self.shrinks_offsets)
-        return estimate_offsets(known.rows.features, known.y, names, own, *options), codes
-
-    def set_offsets(
-        self: Any, first: BatchOffsets, codes: Indices, predicted: Floats | None
-    ) -> None:
-        """Set the offsets of batches from out-of-fold predictions (anchor,), or the first ones.
-
-        `codes` are those of the rows of the training table. The anchors have y without the first
-        offsets, and then without the final ones.
-        """
-        codes, anchors = codes[self.anchor_rows_], self._anchors
+        anchors, codes = self._anchors, self._anchors.batch
         batches, before = first, first.offsets[codes]
+        if predicted is None and self.anchor_errors_ is not None:
+            predicted = anchors.y - self.anchor_errors_
         if predicted is not None:
             residual = anchors.y + before - complete_predictions(predicted, anchors.y, None)
             held_out = ~np.isnan(predicted)
@@ -171,8 +132,8 @@ class BatchMethods:
             shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
             batches = batches._replace(means=batches.means - shift)
         moved = before - batches.offsets[codes]
-        anchors = replace(anchors, y=anchors.y + moved, batch=codes)
-        self._anchors, self.anchors_y_, self.anchor_batches_ = anchors, anchors.y, codes
+        self._anchors = replace(anchors, y=anchors.y + moved)
+        self.anchors_y_ = self._anchors.y
         if self.anchor_errors_ is not None:
             self.anchor_errors_ = self.anchor_errors_ + moved
         self._batches = tuple(batches)

@@ -33,6 +33,7 @@ from twinned.models.base_estimator import (
     supports_validation_set,
     supports_weights,
 )
+from twinned.models.batches import remove_offsets
 from twinned.models.imputation import impute_target
 from twinned.models.learned_metric import learn_metric
 from twinned.models.measurement_errors import weigh_by_error
@@ -270,12 +271,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             remaining errors, which is estimated, times `sample_weight`.
         """
         options = {"X_val": X_val, "y_val": y_val, "with_folds": True}
-        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
-        with restore_on_failure(self), targets as (y, *bounds):
-            self.fit_pairs(X, y, sample_weight, groups, *bounds, y_std, **options)
+        arguments = sample_weight, groups, y_lower, y_upper, y_std
+        self.fit_pairs(X, y, *arguments, batch=batch, **options)
         return self
 
-    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False):
+    def fit_pairs(
+        self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False, batch=None
+    ):
         """`fit` that returns the training set of the base estimator.
 
         `imputed` (n,) are rows whose y is imputed already; they are no anchors.
@@ -286,7 +288,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             self._pair_dtype = pair_dtype(self._base_estimator(), X)
             multi_output = self.__sklearn_tags__().target_tags.multi_output
             options = {"pair_dtype": self._pair_dtype, "multi_output": multi_output}
-            data = weigh_by_error(validate_training_rows(self, X, y, *arguments, **options))
+            data = validate_training_rows(self, X, y, *arguments, **options, batch=batch)
+            data = weigh_by_error(remove_offsets(data, self.shrinks_offsets))
             if with_folds and self.cv is not None:
                 data = data.with_folds(given_folds(self.cv, data.matrix, data.targets, data.groups))
             if data.weight is not None:
@@ -301,6 +304,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             training = self._fit_rows(data, X_val, y_val)
             if with_folds and (self.estimator is None or self.cv is not None):
                 self._fit_folds(data)
+            self.set_offsets(data.offsets)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")

@@ -13,7 +13,6 @@ from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, store_rows
 from twinned.pairing.pairs import PairStrategy
-from twinned.rows.validation import restore_on_failure
 
 
 @dataclass(eq=False, repr=False)
@@ -123,10 +122,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
-        targets = self.without_offsets(batch, X, y, sample_weight, y_lower, y_upper)
-        with restore_on_failure(self), targets as (y, lower, upper):
-            known = {"y_lower": lower, "y_upper": upper, "y_std": y_std}
-            return self._fit_problem(X, y, sample_weight, X_val, y_val, **known)
+        known = {"y_lower": y_lower, "y_upper": y_upper, "batch": batch, "y_std": y_std}
+        return self._fit_problem(X, y, sample_weight, X_val, y_val, **known)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and store the anchors."""
@@ -143,6 +140,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
             predicted = predicted[table.table_rows[rows]]
             if np.isfinite(predicted).all():
                 self.set_out_of_fold(predicted)
+        self.set_offsets(table.offsets)
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self.networks(NeuralDifferenceModel)

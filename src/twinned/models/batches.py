@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 import numpy as np
 from scipy.linalg import cho_solve
 
@@ -10,9 +13,24 @@ from twinned.models.resources import limit_threads
 from twinned.rows.batches import BatchOffsets
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import TargetBounds, TrainingRows
 
 _MAX_ROWS = 2000  # whose offsets are estimated at once
 _ROUNDS = 2  # of length scales and offsets
+
+Rows = TypeVar("Rows", bound=TrainingRows)
+
+
+def remove_offsets(rows: Rows, shrinks: bool) -> Rows:
+    """The rows with first estimates of the offsets of their batches, and y without them."""
+    if rows.batch is None:
+        return rows
+    names, codes = np.unique(rows.batch, return_inverse=True)
+    known = replace(rows, batch=codes).take(rows.known).of_positive_weight()
+    parts = known.y, names.tolist(), known.batch, known.weight
+    first = estimate_offsets(known.rows.features, *parts, shrinks)
+    bounds = rows.bounds and TargetBounds(*(first.remove(end, codes) for end in rows.bounds))
+    return replace(rows, y=first.remove(rows.y, codes), bounds=bounds, batch=codes, offsets=first)
 
 
 def estimate_offsets(

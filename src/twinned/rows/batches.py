@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.schema import Floats, Indices
@@ -185,18 +186,18 @@ def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
     return [text(value) for value in values]
 
 
-def encode_batches(batch: Any, y: Floats) -> tuple[list[str], Indices]:
-    """Names of the batches of training rows and (row,) codes; `y` (row,) may be NaN."""
+def check_batch_labels(batch: Any, y: Floats) -> NDArray[np.str_]:
+    """(row,): labels of the batches of training rows; values of `y` (row, …) may be NaN."""
     labels = batch_labels(batch, len(y))
     if None in labels:
         raise ValueError(f"Row {labels.index(None)} has no batch.")
-    names, codes = np.unique(np.asarray(labels, dtype=str), return_inverse=True)
+    names = sorted({*labels})
     if len(names) < 2:
         raise ValueError(f"All rows are of one batch, {names[0]}; offsets need at least two.")
     if len(names) == len(y):
         raise ValueError("Each row has a batch of its own; offsets need batches of several rows.")
-    if labels == batch_labels(y, len(y)):
+    if any(labels == batch_labels(own, len(y)) for own in y.reshape(len(y), -1).T):
         raise ValueError(
             "batch has the values of y; give the laboratory or instrument of each row."
         )
-    return names.tolist(), codes
+    return np.array(labels, dtype=str)

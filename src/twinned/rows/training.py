@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from twinned.rows.batches import BatchOffsets, check_batch_labels
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
@@ -108,6 +109,8 @@ class TrainingRows:
     variances: tuple[float, float] | None = None
     # (fold, row): the training rows of each fold; None is all rows that it does not hold out
     fold_training: NDArray[np.bool_] | None = None
+    batch: NDArray[Any] | None = None  # (row,): labels of batches, and with `offsets` their codes
+    offsets: BatchOffsets | None = None  # of the batches, which y does not have
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -177,7 +180,7 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        names = "matrix", "y", "weight", "groups", "fold", "y_std"
+        names = "matrix", "y", "weight", "groups", "fold", "y_std", "batch"
         parts = ((name, vars(self)[name]) for name in names)
         taken: dict[str, Any] = {name: part if part is None else part[rows] for name, part in parts}
         table_rows, labels, training = self.table_rows, self.labels, self.fold_training
@@ -214,6 +217,7 @@ def validate_training_rows(
     multi_output: bool,
     unlabelled: bool = False,
     allow_missing: bool = False,
+    batch: Any = None,
 ) -> TrainingRows:
     """Validate the arguments of `fit`.
 
@@ -232,6 +236,8 @@ def validate_training_rows(
         Whether rows may have no target; their y is NaN.
     allow_missing : bool, default=False
         Whether values of some outputs may be NaN.
+    batch : argument of `fit`, default=None
+        Unless values may be missing, it needs a single output.
 
     Returns
     -------
@@ -242,6 +248,7 @@ def validate_training_rows(
     bounds = weight = None
     if sample_weight is not None:
         weight = check_sample_weight(sample_weight, len(matrix))
+    multi_output &= batch is None or allow_missing
     if y_lower is None and y_upper is None:
         kinds = {"unlabelled": unlabelled, "allow_missing": allow_missing}
         target = validate_target(estimator, y, len(matrix), multi_output=multi_output, **kinds)
@@ -263,6 +270,7 @@ def validate_training_rows(
         labels=storable_labels(row_labels(X)) if is_table(X) else None,
         n_table_rows=len(matrix),
         y_std=None if y_std is None else check_row_numbers("y_std", y_std, len(matrix)),
+        batch=None if batch is None else check_batch_labels(batch, target),
     )
 
 

@@ -18,7 +18,7 @@ from twinned.app.tables.columns import date_columns, numeric_column, target_colu
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
-from twinned.rows.batches import encode_batches
+from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
 
@@ -119,7 +119,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         if options.batch is not None:
             column = table.column(options.batch)
             arguments["batch"] = pd.Series(column, dtype=object, name=options.batch)
-            encode_batches(arguments["batch"], target.lower)
+            check_batch_labels(arguments["batch"], target.lower)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
     X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))

@@ -120,6 +120,7 @@ def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
     merged = rows.take(first)
     merged = replace(
         merged,
+        batch=None,  # those of the anchors are used
         weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
         groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
     )

@@ -17,7 +17,6 @@ import numpy as np
 from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import BlendRows
 from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
-from twinned.rows.batches import BatchOffsets
 from twinned.rows.folds import row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
@@ -203,8 +202,6 @@ class FitRecord(NamedTuple):
     results: list[MemberResult]
     rows: BlendRows
     seed: int
-    # offsets of batches that y of the rows does not have, and (table row,) codes of the batches
-    offsets: tuple[BatchOffsets, Indices] | None = None
     widening: Floats | None = None  # (anchor,): of errors, by those of the offsets
     # (anchor,): offsets that out-of-fold predictions of the blend and of its members do not have
     missing_offsets: tuple[Any, Any] = 0.0, 0.0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.models.batches import remove_offsets
 from twinned.models.imputation import finite_bounds
 from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.measurement_errors import weigh_by_error
@@ -36,7 +37,7 @@ def make_training_rows(estimator, *arguments, **options):
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if (n := present.sum()) < 2:
         raise ValueError(f"y has {n} known values in {len(given)} rows; a twin needs two.")
-    rows = weigh_by_error(given.take(present))
+    rows = weigh_by_error(remove_offsets(given.take(present), shrinks=False))
     return replace(
         rows,
         # rows of weight 0 are as if they were not there
