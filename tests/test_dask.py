@@ -194,6 +194,20 @@ def test_explanations_of_arrays() -> None:
     assert_frame_equal(found.reset_index(drop=True), pd.DataFrame(twin.explain(X, n=3)))
 
 
+def test_batch_of_all_rows() -> None:
+    frame, batch = table(30), ["lab 1", "lab 2", "lab 3"] * 10
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0), random_state=0)
+    twin.fit(frame, target(frame) + np.tile([0.0, 5.0, 9.0], 10), batch=batch)
+    new = table(8, seed=1)
+    lazy = dd.from_pandas(new, npartitions=2)
+    assert_array_equal(twin.predict(lazy, batch="lab 2"), twin.predict(new, batch="lab 2"))
+    explained = twin.explain(lazy, n=2, batch="lab 3").compute()
+    expected = twin.explain(new, n=2, batch="lab 3")
+    assert_array_equal(explained["estimate"], expected["estimate"])
+    with pytest.raises(ValueError, match="one label for all rows"):
+        twin.predict(lazy, batch=["lab 1"] * 8)
+
+
 def test_columns_are_checked_before_any_work(forest: Any) -> None:
     lazy = partitioned(table(8))
     with pytest.raises(ValueError, match="feature names should match"):

@@ -21,12 +21,10 @@ from twinned.rows.schema import Floats, Indices
 _STD_BOUNDS, _SHARED = (0.3, 30.0), 0.99
 
 
-def check_no_batch(
-    batch: Any, message: str = "batch of a Dask table is not supported; use a table in memory."
-) -> None:
-    """Raise where a batch is given."""
+def check_no_batch(batch: Any) -> None:
+    """Raise where a batch is given for a model without batches."""
     if batch is not None:
-        raise ValueError(message)
+        raise ValueError("The model was fitted without batch; fit it with one.")
 
 
 class BatchMethods:
@@ -57,7 +55,7 @@ class BatchMethods:
         """(row,): offsets of batches and their standard errors; None without batches."""
         batches = self.batches_
         if batches is None:
-            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+            check_no_batch(batch)
             return None, None
         no_batch = np.full(n_rows, -1)
         return batches.of_rows(no_batch if batch is None else batches.codes(batch, n_rows))
@@ -81,7 +79,7 @@ class BatchMethods:
         """
         batches, anchors, fitted = self.batches_, self._anchors, self.fitted_
         if batches is None or anchors.batch is None:
-            check_no_batch(batch, "The model was fitted without batch; fit it with one.")
+            check_no_batch(batch)
             return None, anchors, y, None
         labels = [] if batch is None else batch_labels(batch, len(y))
         names = [label for label in labels if label is not None]

@@ -12,7 +12,6 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.estimators.batches import check_no_batch
 from twinned.estimators.several_targets import per_target, target_columns
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration
@@ -84,8 +83,9 @@ class TwinMethods(RegressorMixin):
             the root mean square of the out-of-fold scores. That of others is raw: of the estimates
             of all anchors by all members of the model. `cross_conformal` calibrates it.
         batch : str or array of shape (n_queries,), default=None
-            Batch of all rows or of each, for a model that was fitted with batches. Rows of a batch
-            without known rows, or without `batch`, are predicted with the mean of all offsets.
+            Batch of all rows or of each, for a model that was fitted with batches; that of a Dask
+            collection is one of all rows. Rows of a batch without known rows, or without `batch`,
+            are predicted with the mean of all offsets.
 
         Returns
         -------
@@ -95,9 +95,8 @@ class TwinMethods(RegressorMixin):
         check_bool("return_std", return_std)
         fitted = self.fitted_
         if is_dask(X):
-            check_no_batch(batch)
-            y = fitted.anchors.y
-            return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
+            n_outputs = None if fitted.anchors.y.ndim == 1 else fitted.anchors.y.shape[1]
+            return predict_lazily(self, X, return_std, n_outputs, batch=batch)
         if return_std:
             predict = self.predict_raw if self.calibration_ is None else self.predict_error
             return predict(X, batch)
@@ -176,9 +175,8 @@ class TwinMethods(RegressorMixin):
         fitted, calibration = self.fitted_, self._require_calibration()
         if is_dask(X):
             check_in_memory(X_shifted, "X_shifted")
-            check_no_batch(batch)
             options = {"confidence": confidence, "X_shifted": X_shifted, "of": of, "y_std": y_std}
-            return map_rows(self, "predict_interval", X, ["low", "high"], **options)
+            return map_rows(self, "predict_interval", X, ["low", "high"], batch=batch, **options)
         mean, _, scale = self.predict_error_scale(X, batch, of, y_std)
         self.warn_of_shift(X)
         if X_shifted is None:
@@ -222,9 +220,8 @@ class TwinMethods(RegressorMixin):
         levels = check_levels(quantiles)
         if is_dask(X):
             self._require_calibration()
-            check_no_batch(batch)
             names = [f"{level}" for level in levels]
-            options = {"quantiles": levels, "of": of, "y_std": y_std}
+            options = {"quantiles": levels, "batch": batch, "of": of, "y_std": y_std}
             return map_rows(self, "predict_quantiles", X, names, **options)
         distribution, (mean, _, scale) = self._predict_distribution(X, batch, of, y_std)
         return mean[:, None] + scale[:, None] * distribution.quantile(levels)
@@ -333,10 +330,10 @@ class TwinMethods(RegressorMixin):
         check_integer("n", n)
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
-            check_no_batch(batch)
+            options = {"n": n, "metric": metric, "adjustments": adjustments, "batch": batch}
             example = fitted.queries(fitted.anchors.X[:1])
             meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
-            return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
+            return explain_lazily(self, X, meta, **options)
         labels, queries = row_labels(X), self.encode(X, batch=batch)
         return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
 

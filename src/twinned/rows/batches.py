@@ -104,13 +104,13 @@ class BatchOffsets(NamedTuple):
         columns = {"offset": self.offsets - self.center, "std_error": error, "n_rows": n_rows}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="batch"))
 
-    def codes(self, batch: Any, n_rows: int, *, warn: bool = True) -> Indices:
+    def codes(self, batch: Any, n_rows: int) -> Indices:
         """(row,): the number of the batch of each row; −1 for one without known rows."""
         labels = batch_labels(batch, n_rows)
         number = {name: code for code, name in enumerate(self.names) if self.counts[code] > 0}
         codes = np.array([-1 if label is None else number.get(label, -1) for label in labels])
         unknown = sorted({labels[row] or "missing" for row in np.flatnonzero(codes < 0)})
-        if warn and unknown:
+        if unknown:
             warnings.warn(unknown_batches("Batches", unknown), UnknownBatchWarning, stacklevel=4)
         return codes.astype(np.intp)
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 from twinned.rows.schema import is_dask
 
 
-def predict_lazily(model, X, return_std, n_outputs):
+def predict_lazily(model, X, return_std, n_outputs, **options):
     """`model.predict` of a Dask collection; `n_outputs` is None where y is one-dimensional.
 
     Of a DataFrame, a Series `prediction`, or a DataFrame `prediction_0`, … with several outputs; of
@@ -26,7 +26,7 @@ def predict_lazily(model, X, return_std, n_outputs):
     suffixes = [""] if n_outputs is None else [f"_{output}" for output in range(n_outputs)]
     parts = ["prediction", "std"] if return_std else ["prediction"]
     names = [f"{part}{suffix}" for part in parts for suffix in suffixes]
-    table = map_rows(model, "predict", X, names, return_std=return_std)
+    table = map_rows(model, "predict", X, names, return_std=return_std, **options)
 
     def select(start):
         if _is_array(table):
@@ -89,6 +89,8 @@ def _delay_call(model, method, options):
     from dask.base import tokenize
     from dask.delayed import delayed
 
+    if np.ndim(options.get("batch")):
+        raise ValueError("batch of a Dask collection must be one label for all rows.")
     content = cloudpickle.dumps(partial(getattr(model, method), **options))
     name = f"{type(model).__name__}-{method}-{tokenize(content)}"
     return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
