@@ -35,13 +35,14 @@ from twinned.diagnostics.twin_checks import (
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import POWER
 from twinned.estimators.blending.plan import affordable_rows, member_seconds
+from twinned.estimators.target import bound_arguments
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
 from twinned.rows.formatting import format_significant
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.training import TrainingRows, validate_training_rows
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 
 _NETWORKS = ("neural", "neural_twin")
 _LEAST_GAIN = 0.02  # of the median error by a logarithm that is shown
@@ -117,14 +118,12 @@ class DiagnosedRows(TrainingRows):
         self, blend: AutoTwinRegressor, transform: TargetTransform, time_budget: float | None = None
     ) -> None:
         """Fit a blend to the transformed target, without calibration."""
-        y = transform.apply(np.where(self.censored, np.nan, self.y))
-        has_limits = self.censored.any()
-        bounds = transform.apply_bounds(self.bounds) if self.bounds and has_limits else (None, None)
+        bounds = transform.apply_bounds(self.bounds or TargetBounds(self.y, self.y))
+        y, ends = bound_arguments(bounds)
         y_std = None if self.y_std is None else self.y_std / transform.slope(self.y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
-            ends = dict(zip(("y_lower", "y_upper"), bounds, strict=False))
             given = {"groups": self.groups, "batch": self.batch, "y_std": y_std, **ends}
             blend.fit_blend(self.X, y, **given, calibrate=False)
 

@@ -241,16 +241,11 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        ends = {"y_lower": y_lower, "y_upper": y_upper}
-        return self.fit_blend(X, y, sample_weight, groups, batch, y_std, **ends)
+        given = {"y_lower": y_lower, "y_upper": y_upper, "batch": batch, "y_std": y_std}
+        return self.fit_blend(X, y, sample_weight=sample_weight, groups=groups, **given)
 
-    def fit_blend(
-        self, X, y, sample_weight=None, groups=None, batch=None, y_std=None, calibrate=True, **ends
-    ):
-        """`fit`; without calibration, `select_members` makes intervals.
-
-        `ends` are `y_lower` and `y_upper`.
-        """
+    def fit_blend(self, X, y, *, calibrate=True, **given):
+        """`fit` with these arguments; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         several = target_names(y)
         # each task of the fit has a single thread
@@ -258,14 +253,11 @@ class AutoTwinRegressor(BaseTwin):
             self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
-            given = {"batch": batch, "y_std": y_std, "pair_dtype": self._pair_dtype, **ends}
-            kinds = {"multi_output": bool(several), "allow_missing": bool(several)}
-            data = validate_training_rows(self, X, y, sample_weight, groups, **given, **kinds)
+            given |= {"multi_output": bool(several), "allow_missing": bool(several)}
+            data = validate_training_rows(self, X, y, **given, pair_dtype=self._pair_dtype)
             for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
                 delattr(self, name)  # of an earlier fit
             if several:
-                if y_std is not None:
-                    raise ValueError("y_std needs a single target.")
                 self._fit_targets(data, several, seed, start)
             else:
                 self.fit_rows(data, seed, start, calibrate)

@@ -165,14 +165,13 @@ def cross_conformal(
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
     *models, final = Parallel(prefer="threads")(
-        delayed(fit_clone)(model, X, values, rows, codes, batch, y_std)
+        delayed(fit_clone)(model, X, values, rows, codes, batch=batch, y_std=y_std)
         for rows in [*(training for training, _ in folds), np.arange(len(values))]
     )
-    options = {"width": width, "metric": metric, "random_state": random_state, "groups": codes}
-    options["y_std"] = y_std
+    predicted, options = None, {"width": width, "metric": metric, "random_state": random_state}
     if batch is not None:
-        matrix, values, predicted = _without_offsets(models, final, X, values, batch, folds)
-        return CrossCalibrated(models, final, matrix, values, folds, predicted=predicted, **options)
+        X, values, predicted = _without_offsets(models, final, X, values, batch, folds)
+    options |= {"predicted": predicted, "groups": codes, "y_std": y_std}
     return CrossCalibrated(models, final, X, values, folds, **options)
 
 
@@ -193,14 +192,14 @@ def _without_offsets(models, final, X, y, batch, folds):
     return queries.matrix, y, (y - errors, std)
 
 
-def fit_clone(model, X, y, rows, groups=None, batch=None, y_std=None):
-    """A clone of the model, fitted to some rows and, where its `fit` has them, their groups."""
-    several = groups is not None and len(np.unique(groups[rows])) > 1
-    options = {"groups": groups[rows]} if several and has_fit_parameter(model, "groups") else {}
-    if batch is not None:
-        options["batch"] = np.asarray(batch)[rows]
-    if y_std is not None:
-        options["y_std"] = y_std[rows]
+def fit_clone(model, X, y, rows, groups=None, **given):
+    """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
+
+    `given` are further arguments of `fit`, one value for each row, or None.
+    """
+    options = {name: np.asarray(own)[rows] for name, own in given.items() if own is not None}
+    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
+        options["groups"] = groups[rows]
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)
