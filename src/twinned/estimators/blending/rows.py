@@ -36,10 +36,7 @@ class BlendRows:
     @cached_property
     def held_out(self) -> TrainingRows:
         """The rows that a fold holds out: those by whose errors the blend is fitted."""
-        rows, held_out = self.rows, self.rows.held_out
-        if held_out.all():
-            return rows
-        rows = rows.take(held_out)
+        rows = self.rows.take(self.rows.held_out)
         if rows.groups is None:
             return rows
         codes = np.unique(rows.groups, return_inverse=True)[1]
@@ -48,8 +45,7 @@ class BlendRows:
     @cached_property
     def known(self) -> TrainingRows:
         """Those of the held-out rows whose value is known."""
-        rows = self.held_out
-        return rows if rows.bounds is None else rows.take(rows.known)
+        return self.held_out.take(self.held_out.known)
 
     @property
     def known_of_anchors(self) -> Indices:
