@@ -27,7 +27,7 @@ def remove_offsets(rows: Rows, shrinks: bool) -> Rows:
         return rows
     names, codes = np.unique(rows.batch, return_inverse=True)
     known = replace(rows, batch=codes).take(rows.known).of_positive_weight()
-    parts = known.y, names.tolist(), known.batch, known.weight
+    parts = known.y, names.tolist(), np.asarray(known.batch), known.weight
     first = estimate_offsets(known.rows.features, *parts, shrinks)
     bounds = rows.bounds and TargetBounds(*(first.remove(end, codes) for end in rows.bounds))
     return replace(rows, y=first.remove(rows.y, codes), bounds=bounds, batch=codes, offsets=first)

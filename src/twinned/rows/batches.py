@@ -191,10 +191,10 @@ def check_batch_labels(batch: Any, y: Floats) -> NDArray[np.str_]:
     labels = batch_labels(batch, len(y))
     if None in labels:
         raise ValueError(f"Row {labels.index(None)} has no batch.")
-    names = sorted({*labels})
-    if len(names) < 2:
-        raise ValueError(f"All rows are of one batch, {names[0]}; offsets need at least two.")
-    if len(names) == len(y):
+    n_batches = len({*labels})
+    if n_batches < 2:
+        raise ValueError(f"All rows are of one batch, {labels[0]}; offsets need at least two.")
+    if n_batches == len(y):
         raise ValueError("Each row has a batch of its own; offsets need batches of several rows.")
     if any(labels == batch_labels(own, len(y)) for own in y.reshape(len(y), -1).T):
         raise ValueError(
