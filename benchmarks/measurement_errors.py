@@ -2,7 +2,7 @@
 
 Three generated tables of `benchmarks/tables.py` with further noise, whose standard deviation is
 known for each row: 0.3 standard deviations of the value, times a lognormal variable of scale 0.8.
-300 training and 2,000 test rows, eight draws. The estimate of the remaining part of errors was
+300 training and 2,000 test rows, 16 draws. The estimate of the remaining part of errors was
 chosen on other draws of these tables and of four others.
 
 The model is a blend of ridge regression, a Gaussian process, extremely randomized trees and
@@ -11,7 +11,7 @@ blend that knows the errors and of one that ignores them, and the coverage of 90
 value and of a measurement whose error is known. Appends to
 `benchmarks/results/measurement_errors.csv` and writes `measurement_errors.md` beside it.
 
-    python -m benchmarks.measurement_errors                        # about 10 minutes of one core
+    python -m benchmarks.measurement_errors                        # about 20 minutes of one core
     python -m benchmarks.measurement_errors --only-table
 """
 
@@ -25,7 +25,7 @@ from paper import harness
 from twinned import AutoTwinRegressor
 from twinned.exceptions import ShiftWarning
 
-N_TRAIN, N_TEST, N_DRAWS = 300, 2000, 8
+N_TRAIN, N_TEST, N_DRAWS = 300, 2000, 16
 DATASETS = ("circuit", "reaction yield", "robot arm")
 MEMBERS = ["ridge", "gp_matern", "extra_trees", "boosting"]
 COLUMNS = [

