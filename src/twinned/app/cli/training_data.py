@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ class TrainingData:
     y: np.ndarray
     groups: np.ndarray | None  # or times, where `cv` is in their order
     notes: list[str]
-    arguments: dict[str, np.ndarray] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
     n_dropped: int = 0  # rows without a value of the target or of any feature
     cv: ForwardFolds | None = None
 
@@ -268,7 +269,7 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     return labels
 
 
-def _read_errors(table: Table, error: str | None) -> tuple[dict[str, np.ndarray], list[str]]:
+def _read_errors(table: Table, error: str | None) -> tuple[dict[str, Any], list[str]]:
     """Return the errors of measurement as an argument of `fit`, and a note on them."""
     if error is None:
         return {}, []
