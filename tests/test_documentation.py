@@ -624,6 +624,20 @@ def test_factors_of_inverse_twins_are_those_of_the_benchmark():
     assert listed in " ".join(page.split())
 
 
+def test_figures_of_the_check_by_the_number_of_pairs_are_those_of_the_benchmark():
+    results = (ROOT / "benchmarks/results/multiplier.md").read_text(encoding="utf-8")
+    networks = results.partition("## Twins of networks")[2].partition("\n## ")[0]
+    worse, n_tables = re.search(r"the twin is worse in (\d+) of (\d+) runs", networks).groups()
+    right = re.search(r"\*direct\*: .* on the right side of 1 in (\d+) of", networks)[1]
+    ratios = [float(ratio) for ratio in re.findall(r"\| 0 \| ([\d.]+) \(", networks)]
+    page = " ".join((ROOT / "docs/advice.md").read_text(encoding="utf-8").split())
+    assert f"on {n_tables} tables outside the paper" in page
+    assert f"is on the right side on {right} of {n_tables} tables" in page
+    assert (worse, "also on the eight where" in page) == ("8", True)
+    assert len(ratios) == int(n_tables)
+    assert max(ratios) < 1  # "on every table"
+
+
 def test_results_of_batches_are_those_of_the_benchmark():
     """Run `python -m benchmarks.batches --only-table --page` where this fails."""
     committed = (ROOT / "benchmarks/results/batches.md").read_text(encoding="utf-8")
