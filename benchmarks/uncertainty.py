@@ -32,12 +32,12 @@ from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
+from twinned.fitted.conformal import CrossCalibrated, conformal
 
 from benchmarks.tables import split_table
 from paper import harness
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.fitted.conformal import CrossCalibrated, conformal
 
 LEVELS = (0.8, 0.9, 0.95)
 COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
+from twinned.fitted.conformal import fit_clone
 
 import twinned
 from twinned import (
@@ -22,7 +23,6 @@ from twinned import (
     measure_applicability,
 )
 from twinned.exceptions import ShiftWarning
-from twinned.fitted.conformal import fit_clone
 from twinned.rows.schema import TableSchema
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.conformal import cross_errors, replace_groups
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.applicability import LABELS
-from twinned.fitted.calibration import stored_calibration
-from twinned.fitted.conformal import CrossCalibrated, fit_clone
+from twinned.fitted.applicability import LABELS, ClassStatistics
+from twinned.fitted.calibration import NeighborFeatures
+from twinned.fitted.held_out import HeldOutErrors
+from twinned.fitted.quantiles import tails
+from twinned.fitted.twin import FittedTwin
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_integer, count_rows, validate_target
 
 _EXTREME_SHARE = 0.2  # of the rows, held out at each end
@@ -28,7 +32,7 @@ HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
 
 def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, random_state=None):
-    """Measure error and coverage of each class of `applicability`, and store them in the twin.
+    """Measure error and coverage of each class of `applicability`.
 
     Held out are random folds and, as these hold few rows outside, the lowest and highest fifth of y
     and of the most relevant numeric feature; of rows in groups, whole groups, by their means. A
@@ -39,13 +43,13 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
     Parameters
     ----------
     twin : a fitted twin with a single output
-        Its anchors must be all rows of X. It then stores prediction intervals, too.
+        Its anchors must be all rows of X. It is not changed.
     X : table or array of shape (n, n_features)
         The training rows.
     y : array of shape (n,)
         Their target values.
     groups : array of shape (n,), default=None
-        Groups of rows, which the twin then stores; a blend has those of its `fit`.
+        Groups of rows of a twin; a blend has those of its `fit`.
     confidence : float, default=0.9
         Confidence of the intervals whose coverage is measured.
     cv : int, default=5
@@ -55,8 +59,9 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
 
     Returns
     -------
-    DataFrame with the index `inside`, `edge`, `outside` and the columns `rows`, their number,
-    `error`, the root mean square error, and `coverage`.
+    A copy of the twin, whose attribute `applicability_` is a DataFrame with the index `inside`,
+    `edge`, `outside` and the columns `rows`, their number, `error`, the root mean square error, and
+    `coverage`. It stores prediction intervals, too.
 
     Examples
     --------
@@ -66,62 +71,53 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
     >>> X, y = make_tf(60, random_state=0)
     >>> twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0)).fit(X, y)
     >>> measured = measure_applicability(twin, X, y, cv=3, random_state=0)
-    >>> bool(measured.loc["outside", "error"] > measured.loc["inside", "error"])
+    >>> error = measured.applicability_["error"]
+    >>> bool(error["outside"] > error["inside"])
     True
-    >>> twin.applicability(X[:2]).columns.tolist()
+    >>> measured.applicability(X[:2]).columns.tolist()
     ['score', 'label', 'error', 'coverage']
     """
     if not isinstance(twin, BaseTwin):
         raise TypeError(f"twin must be a twin or a blend, not {type(twin).__name__}.")
-    check_is_fitted(twin)
+    twin.require_single_target()
     check_integer("cv", cv, 2)
     values = validate_target(None, y, count_rows(X), multi_output=False)
-    if not np.array_equal(twin.anchor_rows_, np.arange(len(values))):
+    fitted = twin.fitted_
+    if not np.array_equal(fitted.anchors.table_rows, np.arange(len(values))):
         raise ValueError("The anchors of the twin must be all rows of X, in their order.")
+    if not np.allclose(fitted.known_y, values, rtol=1e-6):
+        raise ValueError("y must have the values of the fit of the twin.")
     if groups is not None:
         if twin.is_blend:
             raise ValueError("A blend has the groups of its fit; give them to fit.")
-        twin.set_groups(encode_groups(groups, len(values)))
-    crossed = None
+        fitted = replace_groups(fitted, encode_groups(groups, len(values)))
     with ignore_table_warnings():
+        rows = twin.training_rows() if twin.is_blend else fitted.training_rows()
+        errors = None
         if not twin.is_blend:
-            crossed = _cross_calibrate(twin, X, values, cv, random_state)
-        parts = [_random_rows(twin, crossed, confidence)]
-        for rows in extreme_rows(twin, values):
-            parts.append(_extreme_rows(twin, crossed, X, values, rows, confidence))
-    statistics = class_statistics(*map(np.concatenate, zip(*parts, strict=True)))
-    twin.applicability_ = {**statistics, "confidence": confidence}
-    return pd.DataFrame(statistics, index=list(LABELS))
+            errors = _cross_errors(twin, fitted, rows, X, cv, random_state)
+            calibration = errors.calibrate("learned", random_state, np.arange(len(rows)))
+            fitted = replace(fitted, calibration=calibration)
+        held_out_rows = [_random_rows(twin, fitted, errors, confidence)]
+        for held_out in extreme_rows(twin, fitted):
+            model = _fit_without(twin, fitted, rows, errors, held_out, random_state)
+            held_out_rows.append(_extreme_rows(model, X, rows, held_out, confidence))
+    classes, sizes, covered = map(np.concatenate, zip(*held_out_rows, strict=True))
+    statistics = ClassStatistics.of_rows(classes, sizes, covered, confidence)
+    return twin.with_fitted(replace(fitted, applicability=statistics))
 
 
-def class_statistics(
-    classes: Indices, errors: Floats, covered: NDArray[np.bool_]
-) -> dict[str, Floats]:
-    """(class,) number of rows, root mean square error and coverage; NaN without rows.
-
-    >>> covered = np.array([True, False, True])
-    >>> class_statistics(np.array([0, 0, 2]), np.array([3.0, 4.0, 1.0]), covered)["coverage"]
-    array([0.5, nan, 1. ])
-    """
-    sums = [
-        np.bincount(classes, weights=values, minlength=len(LABELS))
-        for values in (np.ones(len(classes)), errors**2, covered)
-    ]
-    with np.errstate(invalid="ignore"):
-        error, coverage = np.sqrt(sums[1] / sums[0]), sums[2] / sums[0]
-    return {"rows": sums[0], "error": error, "coverage": coverage}
-
-
-def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
+def extreme_rows(twin: BaseTwin, fitted: FittedTwin) -> Iterator[Indices]:
     """Yield the rows with the lowest and highest y, and values of the most relevant feature.
 
     Groups are not divided: they are ordered by their means.
     """
-    groups = np.arange(len(y)) if twin.anchor_groups_ is None else twin.anchor_groups_
-    columns = [y]
-    if numeric := twin.fitted_.anchors.schema.numeric:
+    anchors = fitted.anchors
+    groups = np.arange(len(anchors)) if anchors.groups is None else anchors.groups
+    columns = [fitted.known_y]
+    if numeric := fitted.schema.numeric:
         relevant = numeric[int(np.argmax(twin.feature_relevance_[numeric]))]
-        columns.append(twin.anchors_X_[:, relevant])
+        columns.append(anchors.X[:, relevant])
     n_extreme = max(1, int(_EXTREME_SHARE * len(np.unique(groups))))
     for values in columns:
         means = pd.Series(values).groupby(groups).mean().dropna().sort_values(kind="stable")
@@ -129,43 +125,71 @@ def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
             yield np.flatnonzero(np.isin(groups, extreme))
 
 
-def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -> CrossCalibrated:
-    """The calibration of the twin by random folds, which it then stores."""
-    folds = row_folds(len(y), cv, random_state, twin.anchor_groups_)
-    models = [fit_clone(twin, X, y, rows) for rows, _ in folds]
-    crossed = CrossCalibrated(models, twin, X, y, folds, random_state=random_state)
-    crossed.store_in(twin)
-    return crossed
+def _cross_errors(
+    twin: BaseTwin, fitted: FittedTwin, rows: TrainingRows, X: Any, cv: int, random_state: Any
+) -> HeldOutErrors:
+    """The errors of random folds, by twins that are fitted to the other rows."""
+    folds = row_folds(len(rows), cv, random_state, rows.groups)
+    models = [twin.refit(rows.take(training), for_fold=True) for training, _ in folds]
+    return cross_errors(
+        models, twin.with_fitted(fitted), X, rows.y, folds, batch=rows.batch, y_std=rows.y_std
+    )
 
 
-def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> HeldOut:
+def _random_rows(
+    twin: BaseTwin, fitted: FittedTwin, errors: HeldOutErrors | None, confidence: float
+) -> HeldOut:
     """The rows of random folds, classified each without itself or its group."""
-    if crossed is None:
-        table = twin.out_of_fold().reindex(range(len(twin.anchors_y_)))
-        errors = (table["y"] - table["prediction"]).to_numpy()
-        scores = table["score"].to_numpy()
+    n_rows, calibration = len(fitted.anchors), fitted.calibration
+    assert calibration is not None, "the twin is calibrated"
+    scores, sizes = np.full((2, n_rows), np.nan)
+    scores[np.asarray(calibration.rows)] = calibration.scores
+    if errors is not None:
+        sizes[errors.rows] = np.abs(errors.errors)
     else:
-        errors, scores = crossed.out_of_fold()
-    domain, (low, high) = twin.fitted_.anchors.domain, stored_calibration(twin).ends(confidence)
-    held_out = np.isfinite(errors[domain.known_rows])
+        table = twin.out_of_fold()
+        sizes[table.index] = (table["y"] - table["prediction"]).abs()
+    low, high = calibration.distribution.quantile(tails(confidence))
+    domain = fitted.anchors.domain
+    held_out = np.isfinite(sizes[domain.known_rows])
     rows = domain.known_rows[held_out]
     covered = (low <= scores[rows]) & (scores[rows] <= high)
-    return domain.classify_known()[held_out], np.abs(errors[rows]), covered
+    return domain.classify_known()[held_out], sizes[rows], covered
 
 
-def _extreme_rows(twin, crossed, X, y, held_out, confidence):
-    """Rows held out together, predicted by a clone of the twin that is fitted to the others."""
-    training = np.setdiff1d(np.arange(len(y)), held_out)
-    known = safe_indexing(X, training), y[training]
-    rows, groups = safe_indexing(X, held_out), twin.anchor_groups_
-    model = fit_clone(twin, X, y, training, groups)
-    if crossed is not None and groups is not None:
-        model.set_groups(groups[training])
-    if crossed is None:
-        mean, ends = model.predict(rows), model.predict_interval(rows, confidence)
-    else:
-        mean, ends = crossed.interval_without(held_out, model, known, rows, confidence)
-    values = y[held_out]
-    covered = (ends[:, 0] <= values) & (values <= ends[:, 1])
-    classes = pd.Index(LABELS).get_indexer(model.applicability(rows)["label"])
-    return classes, np.abs(values - mean), covered
+def _fit_without(
+    twin: BaseTwin,
+    fitted: FittedTwin,
+    rows: TrainingRows,
+    errors: HeldOutErrors | None,
+    held_out: Indices,
+    random_state: Any,
+) -> BaseTwin:
+    """A calibrated twin that is fitted to the other rows."""
+    training = np.setdiff1d(np.arange(len(rows)), held_out)
+    model = twin.refit(rows.take(training))
+    if errors is None:
+        return model
+    refitted = (
+        replace_groups(model.fitted_, rows.groups[training])
+        if rows.groups is not None
+        else model.fitted_
+    )
+    assert fitted.calibration is not None, "the twin is calibrated"
+    anchors = refitted.anchors
+    neighbors = NeighborFeatures.of(anchors.X, anchors.y, fitted.schema.categorical)
+    calibration = errors.calibrate_without(held_out, fitted.calibration, neighbors, random_state)
+    return model.with_fitted(replace(refitted, calibration=calibration))
+
+
+def _extreme_rows(
+    model: BaseTwin, X: Any, rows: TrainingRows, held_out: Indices, confidence: float
+) -> HeldOut:
+    """Rows held out together, predicted by a twin that is fitted to the others."""
+    batch = None if rows.batch is None else rows.batch[held_out]
+    X, y = safe_indexing(X, held_out), rows.y[held_out]
+    prediction = model.predict_distribution(X, batch=batch)
+    ends = prediction.interval(confidence)
+    covered = (ends[:, 0] <= y) & (y <= ends[:, 1])
+    classes = pd.Index(LABELS).get_indexer(model.applicability(X)["label"])
+    return classes, np.abs(y - prediction.mean), covered

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -36,16 +37,20 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.estimators.several_targets import joint_level, joint_scores, per_target, target_columns
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.conformal import CrossCalibrated
-from twinned.fitted.quantiles import tails
-from twinned.fitted.twin import LocalErrors
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.held_out import HeldOutErrors
+from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import errors_of_batches, update_offsets
 from twinned.models.batches import remove_offsets
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.formatting import ResultTable
-from twinned.rows.training import TrainingRows, validate_training_rows
+from twinned.rows.schema import Floats
+from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
     check_n_jobs,
@@ -54,8 +59,6 @@ from twinned.rows.validation import (
     restore_on_failure,
     target_names,
 )
-
-_VALIDATED = {"n_features_in_", "feature_names_in_", "_pair_dtype"}  # set before the fit
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -180,7 +183,6 @@ class AutoTwinRegressor(BaseTwin):
     weights = "uniform"
     symmetric = True
     is_blend = True
-    shrinks_offsets = True
 
     effort: str = "balanced"
     time_budget: float | None = None
@@ -203,10 +205,11 @@ class AutoTwinRegressor(BaseTwin):
         X,
         y,
         sample_weight=None,
+        *,
         groups=None,
+        batch=None,
         y_lower=None,
         y_upper=None,
-        batch=None,
         y_std=None,
     ):
         """Cross-validate and fit the members, and fit the weights of the blend.
@@ -241,10 +244,18 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        given = {"y_lower": y_lower, "y_upper": y_upper, "batch": batch, "y_std": y_std}
-        return self.fit_blend(X, y, sample_weight=sample_weight, groups=groups, **given)
+        return self.fit_blend(
+            X,
+            y,
+            sample_weight=sample_weight,
+            groups=groups,
+            batch=batch,
+            y_lower=y_lower,
+            y_upper=y_upper,
+            y_std=y_std,
+        )
 
-    def fit_blend(self, X, y, *, calibrate=True, **given):
+    def fit_blend(self, X, y, *, calibrate=True, **arguments):
         """`fit` with these arguments; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         several = target_names(y)
@@ -253,30 +264,57 @@ class AutoTwinRegressor(BaseTwin):
             self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
-            given |= {"multi_output": bool(several), "allow_missing": bool(several)}
-            data = validate_training_rows(self, X, y, **given, pair_dtype=self._pair_dtype)
-            for name in {name for name in vars(self) if name.endswith("_")} - _VALIDATED:
+            rows = validate_training_rows(
+                self,
+                X,
+                y,
+                **arguments,
+                multi_output=bool(several),
+                allow_missing=bool(several),
+                pair_dtype=self._pair_dtype,
+            )
+            state = {"_fitted", "_record", "_leaderboard"}
+            attributes = {name for name in vars(self) if name.endswith("_")} | state
+            for name in (attributes - VALIDATED) & vars(self).keys():
                 delattr(self, name)  # of an earlier fit
             if several:
-                self._fit_targets(data, several, seed, start)
+                self._fit_targets(rows, several, seed, start)
             else:
-                self.fit_rows(data, seed, start, calibrate)
+                self._fit_rows(rows, seed, start, calibrate=calibrate)
         return self
+
+    def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
+        """A blend of the same parameters, fitted to some of the rows of this one.
+
+        Where `cv` is no number of folds, the folds are those of the rows.
+        """
+        blend = clone(self)
+        vars(blend).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        with limit_threads(1):
+            blend._fit_rows(rows, draw_seed(blend.random_state), time.perf_counter())
+        return blend
+
+    def training_rows(self) -> TrainingRows:
+        """The anchors as rows to fit to again, with their folds where `cv` is no number."""
+        rows = self.fitted_.training_rows()
+        if self.cv is None or isinstance(self.cv, Integral):
+            return rows
+        anchors = self._fit_record().rows.anchors
+        return replace(rows, fold=anchors.fold, fold_training=anchors.fold_training)
 
     # --- steps of fit -------------------------------------------------------------------------
 
-    def fit_rows(self, data: TrainingRows, seed: int, start: float, calibrate: bool = True) -> None:
+    def _fit_rows(
+        self, rows: TrainingRows, seed: int, start: float, *, calibrate: bool = True
+    ) -> None:
         """Fit the blend of a single target to validated rows; `start` is when the fit began."""
-        data = weigh_by_error(remove_offsets(data, self.shrinks_offsets))
-        rows = blend_rows(data, self.cv, self.effort, seed)
-        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-        warn_of_unknown_features(rows.rows.take(rows.rows.known), names, stacklevel=4)
+        rows = weigh_by_error(remove_offsets(rows, shrinks=True))
+        shared = blend_rows(rows, self.cv, self.effort, seed)
+        names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
+        warn_of_unknown_features(shared.rows.take(shared.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
-            results = self.fit_members(self.check_parameters(), rows.rows, seed, start)
-            self._set_blend(FitRecord(results, rows, seed))
-            if calibrate:
-                with parallel_config("threading", n_jobs=self.n_jobs):
-                    self._calibrate()
+            results = self.fit_members(self.check_parameters(), shared.rows, seed, start)
+            self._set_blend(results, shared, seed, calibrate=calibrate)
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
@@ -288,7 +326,7 @@ class AutoTwinRegressor(BaseTwin):
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()
-            vars(model).update({key: vars(self)[key] for key in _VALIDATED & vars(self).keys()})
+            vars(model).update({key: vars(self)[key] for key in VALIDATED & vars(self).keys()})
             model.target_name_ = name
             if self.time_budget is not None:
                 left = self.time_budget - (begin - start)
@@ -296,7 +334,7 @@ class AutoTwinRegressor(BaseTwin):
             if self.verbose:
                 _print(f"target {name}")
             try:
-                model.fit_rows(known, seed, begin)
+                model._fit_rows(known, seed, begin)
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
@@ -334,101 +372,123 @@ class AutoTwinRegressor(BaseTwin):
         fits.report_skipped(len(results), stacklevel=5)
         return results
 
-    def _set_blend(self, record: FitRecord) -> None:
-        """Set the members, their weights, and what the out-of-fold predictions show."""
-        self._record = record
-        results, rows, seed = record.results, record.rows, record.seed % 2**16
-        known, anchors, held_out = rows.known, rows.anchors, rows.anchors.held_out
-        every = np.column_stack([result.prediction[rows.rows.held_out] for result in results])
-        predictions = every[: len(known)]
-        blend = blend_members(every, rows, seed)
-        self.members_ = {result.member.label: result.member.estimator for result in results}
-        self._preparations = [result.member.preparation for result in results]
-        parts = rows.of_anchors(predictions), anchors.y, anchors.weight
-        self._anchor_predictions = complete_predictions(*parts)
-        self._spread_weights = spread_weights(predictions, known, blend.weights)
-        self.member_weights_ = blend.weights
-        self.blend_: dict[str, Any] = {
-            "method": blend.method,
-            "rmse": blend.nested_rmse[blend.method],
-            "nested_rmse": blend.nested_rmse,
-        }
-        self.plan_ = [result.spec.entry for result in results]
-        nested, own = rows.of_anchors(blend.nested_prediction), anchors.take(held_out)
-        self.replicate_correlation_ = replicate_correlation(
-            np.column_stack([own.matrix, np.asarray(own.fold, dtype=float)]),
-            own.y - nested[held_out],
-            own.weight,
+    def _set_blend(
+        self, results: list[MemberResult], rows: BlendRows, seed: int, *, calibrate: bool
+    ) -> None:
+        """Set the fitted state, and what the out-of-fold predictions of the members show."""
+        known, anchors = rows.known, rows.anchors
+        held_out = anchors.held_out
+        held_out_predictions = np.column_stack(
+            [result.prediction[rows.rows.held_out] for result in results]
         )
-        self._store_rows(rows.rows, anchors)
-        self.set_out_of_fold(self._anchor_predictions @ blend.weights, anchors.folds)
-        if self.local_power_:
-            local = LocalErrors(self._anchors, np.asarray(self.anchor_errors_), anchors.folds)
-            nested = nested + local.predict(self.local_power_)
-            self.blend_["rmse"], _ = rmse_and_error(nested[held_out], own.y, own.weight)
-        self.out_of_fold_prediction_ = nested
+        predictions = held_out_predictions[: len(known)]
+        blend = blend_members(held_out_predictions, rows, seed % 2**16)
+        model = BlendModel(
+            members=[result.member for result in results],
+            weights=blend.weights,
+            spread_weights=spread_weights(predictions, known, blend.weights),
+            out_of_fold=complete_predictions(
+                rows.of_anchors(predictions), anchors.y, anchors.weight
+            ),
+            schema=rows.rows.schema,
+        )
+        nested = rows.of_anchors(blend.nested_prediction)
+        known_anchors = anchors.take(held_out)
+        fitted = FittedTwin(
+            model=model,
+            anchors=Anchors.of_rows(
+                anchors, censored_X=rows.rows.censored_matrix, n_jobs=self.n_jobs
+            ),
+            budget=self._budget(),
+            replicate_correlation=replicate_correlation(
+                np.column_stack([known_anchors.matrix, np.asarray(known_anchors.fold, float)]),
+                known_anchors.y - nested[held_out],
+                known_anchors.weight,
+            ),
+        )
+        fitted = with_residuals(fitted, model.out_of_fold @ blend.weights, anchors.folds)
+        rmse = blend.nested_rmse[blend.method]
+        if fitted.local_weights is not None:
+            residuals = fitted.squeeze(np.asarray(fitted.residuals))
+            local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
+            nested = nested + local.predict(fitted.local_weights.power)
+            rmse, _ = rmse_and_error(nested[held_out], known_anchors.y, known_anchors.weight)
+        record = FitRecord(results, rows, seed)
         if anchors.offsets is not None:
-            known = self._set_batches(rows)
+            fitted = update_offsets(fitted, anchors.offsets, shrinks=True, predicted=nested)
+            batches = errors_of_batches(fitted, nested, held_out)
+            self.batch_errors_ = batches.rmse
+            nested, rmse = batches.prediction, batches.rmse["known"]
+            record = record._replace(
+                widening=batches.widening, missing_offsets=batches.missing_offsets
+            )
+            known_y = known.y.copy()
+            known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
+            known = replace(known, y=known_y)
+        self.blend_ = {"method": blend.method, "rmse": rmse, "nested_rmse": blend.nested_rmse}
+        self.plan_ = [result.spec.entry for result in results]
+        self.out_of_fold_prediction_ = nested
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
-        self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
+        self.contribution_ = twin_contribution(results, predictions, known, blend, seed % 2**16)
+        if calibrate:
+            with parallel_config("threading", n_jobs=self.n_jobs):
+                calibration = self._calibrate(fitted, nested, record)
+            scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
+            fitted, record = (
+                replace(fitted, calibration=calibration),
+                record._replace(scores=scores),
+            )
+        self._fitted, self._record = fitted, record
 
-    def _set_batches(self, rows: BlendRows) -> TrainingRows:
-        """Set offsets and errors of batches; the known rows with y by the offsets without them.
-
-        The offset of a row is then estimated from the other rows of its batch, so that errors are
-        those of new rows.
-        """
-        held_out, known = rows.anchors.held_out, rows.known
-        self.set_offsets(rows.anchors.offsets, self.out_of_fold_prediction_)
-        fitted, weight = self.fitted_, self.anchor_weights_
-        batches, codes = fitted.batches, np.asarray(self.anchor_batches_)
-        assert batches is not None, "they are set"
-        y = fitted.known_y
-        residual = y - self.out_of_fold_prediction_
-        own, widening = batches.without_own(residual, codes, weight)
-        missing = fitted.anchor_offsets, own
-        self._record = self._record._replace(widening=widening, missing_offsets=missing)
-        weight = None if weight is None else weight[held_out]
-        means = {"known": own, "new": np.full(len(y), batches.center)}
-        self.batch_errors_ = {
-            name: rmse_and_error(mean[held_out], residual[held_out], weight)[0]
-            for name, mean in means.items()
-        }
-        self.out_of_fold_prediction_ = self.anchors_y_ - residual + own
-        self.blend_["rmse"] = self.batch_errors_["known"]
-        known_y = known.y.copy()
-        known_y[rows.known_of_anchors[held_out]] = (y - own)[held_out]
-        return replace(known, y=known_y)
-
-    def _calibrate(self) -> None:
-        """Store prediction intervals from the out-of-fold errors of the blend."""
-        rows, mean = self._record.rows, self.out_of_fold_prediction_
-        if (widening := self._record.widening) is not None:  # as of rows of large batches
-            mean = self.anchors_y_ - (self.anchors_y_ - mean) / widening
-        members = self._anchor_predictions
-        spread = spread_around(members @ self.member_weights_, members, self._spread_weights)
-        folds = rows.anchors.folds
-        calibrated = CrossCalibrated(
-            [self] * len(folds),
-            self,
-            self.anchors_X_,
-            self.anchors_y_,
+    @staticmethod
+    def _calibrate(fitted: FittedTwin, nested: Floats, record: FitRecord) -> Calibration:
+        """The calibration by the out-of-fold errors of the blend."""
+        model, anchors, folds = fitted.model, fitted.anchors, record.rows.anchors.folds
+        mean = nested
+        if record.widening is not None:  # as of rows of large batches
+            mean = anchors.y - (anchors.y - nested) / record.widening
+        errors = HeldOutErrors.of_folds(
+            anchors.X,
+            anchors.y,
+            mean,
+            spread_around(
+                model.out_of_fold @ model.weights, model.out_of_fold, model.spread_weights
+            ),
             folds,
-            random_state=self._record.seed,
-            predicted=(mean, spread),
-            y_std=rows.anchors.y_std,
+            categorical=fitted.schema.categorical,
+            y_std=anchors.y_std,
+            encoded=anchors.features,
         )
-        calibrated.store_in(self)
-        self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
+        return errors.calibrate("learned", record.seed, np.arange(len(anchors)))
 
     # --- members ------------------------------------------------------------------------------
 
     @property
+    def blend_model_(self) -> BlendModel:
+        """The difference model of the blend."""
+        model = self.fitted_.model
+        assert isinstance(model, BlendModel), "the model of a blend"
+        return model
+
+    @property
     def fitted_members_(self) -> list[FittedMember]:
         """The fitted members, with the preparation of their features."""
-        self.require_single_target()
-        parts = zip(self.members_.items(), self._preparations, strict=True)
-        return [FittedMember(*item, preparation) for item, preparation in parts]
+        return self.blend_model_.members
+
+    @property
+    def members_(self) -> dict[str, Any]:
+        """The fitted estimators by name."""
+        return {member.label: member.estimator for member in self.fitted_members_}
+
+    @property
+    def member_weights_(self) -> Floats:
+        """(n_members,): weights of the blend, which sum to one."""
+        return self.blend_model_.weights
+
+    @property
+    def replicate_correlation_(self) -> float:
+        """The correlation of the out-of-fold errors of rows with equal features."""
+        return self.fitted_.replicate_correlation
 
     @property
     def member_names_(self) -> list[str]:
@@ -458,7 +518,7 @@ class AutoTwinRegressor(BaseTwin):
         n_rows = len(rows.anchors)
         of_blend, of_members = (np.broadcast_to(part, n_rows)[held_out] for part in missing)
         columns = {
-            "y": self.fitted_.known_y[held_out],
+            "y": self.fitted_.fitted_y[held_out],
             "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
             "score": np.nan if scores is None else scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
@@ -484,8 +544,7 @@ class AutoTwinRegressor(BaseTwin):
         selected = copy.copy(self)
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(FitRecord(chosen, rows, seed))
-            selected._calibrate()
+            selected._set_blend(chosen, rows, seed, calibrate=True)
         return selected
 
     def _fit_record(self) -> FitRecord:
@@ -501,7 +560,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict_members(self, X, batch=None):
+    def predict_members(self, X, *, batch=None):
         """Predict by each member.
 
         Returns
@@ -511,42 +570,40 @@ class AutoTwinRegressor(BaseTwin):
         """
         queries = self.encode(X, batch=batch)
         with limit_threads(self.n_jobs):
-            predicted = self._make_model().predict_members(queries.matrix).T
+            predicted = self.blend_model_.predict_members(queries.matrix).T
         return predicted if queries.offset is None else predicted + queries.offset
 
-    def add_anchors(self, X, y, batch=None):
+    def add_anchors(self, X, y, *, batch=None):
         """A new fitted blend with the same members and further anchors.
 
-        The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
-        The intervals stay calibrated by the rows of the fit. A model with batches needs the `batch`
-        of the new anchors, a label for all or for each.
+        As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
         """
-        if self.targets_:
-            return self._add_target_anchors(X, y, batch)
-        extended = super().add_anchors(X, y, batch)
-        new_X = extended.anchors_X_[len(self.anchors_X_) :]
-        with ignore_table_warnings(), limit_threads(self.n_jobs):
-            predicted = [member.predict(new_X) for member in self.fitted_members_]
-        parts = self._anchor_predictions, np.transpose(predicted)
-        extended._anchor_predictions = np.concatenate(parts)
-        extended.intervals_ = self.intervals_
-        return extended
-
-    def _add_target_anchors(self, X, y, batch):
-        """`add_anchors` for each target, by the rows that have its value."""
+        if not self.targets_:
+            with ignore_table_warnings(), limit_threads(self.n_jobs):
+                extended = super().add_anchors(X, y, batch=batch)
+            vars(extended).pop("_record", None)
+            return extended
         check_consistent_length(X, y)
         extended = copy.copy(self)
         columns = target_columns(y, len(self.targets_))
         extended.targets_ = []
-        for target, own in zip(self.targets_, columns, strict=True):
-            if len(rows := np.flatnonzero(~np.isnan(own))):
-                batches = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
-                target = target.add_anchors(safe_indexing(X, rows), own[rows], batches)
+        for target, target_y in zip(self.targets_, columns, strict=True):
+            if len(rows := np.flatnonzero(~np.isnan(target_y))):
+                labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+                target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
             extended.targets_.append(target)
         return extended
 
     def predict_interval(
-        self, X, confidence=0.9, X_shifted=None, batch=None, *, joint=False, **measurement
+        self,
+        X,
+        confidence=0.9,
+        *,
+        X_shifted=None,
+        batch=None,
+        of="measurement",
+        y_std=None,
+        joint=False,
     ):
         """Prediction intervals.
 
@@ -561,38 +618,29 @@ class AutoTwinRegressor(BaseTwin):
             Rows of another distribution of features, as in `TwinRegressor`.
         batch : str or array of shape (n_queries,), default=None
             As in `predict`. The fewer known rows a batch has, the wider are its intervals.
+        of, y_std
+            As in `TwinRegressor`.
         joint : bool, default=False
             Whether the intervals of several targets cover all of them at once with this
             probability, by conformal prediction on the training rows that have all targets; else
             each covers its own.
-        **measurement
-            `of` and `y_std`, as in `TwinRegressor`.
 
         Returns
         -------
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
+        options = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
         if not (check_bool("joint", joint) and self.targets_):
-            return super().predict_interval(X, confidence, X_shifted, batch, **measurement)
+            return super().predict_interval(X, confidence, **options)
         if X_shifted is not None:
             raise ValueError("joint=True takes no X_shifted.")
-        self.targets_[0].warn_of_shift(X)
-        return self.predict_quantiles(X, tails(joint_level(self.joint_scores_, confidence)), batch)
+        return super().predict_interval(X, joint_level(self.joint_scores_, confidence), **options)
 
     @property
     def target_names_(self) -> list[str]:
         """Names of several targets."""
         return [target.target_name_ for target in self.targets_]
-
-    @property
-    def blend_model_(self) -> BlendModel:
-        """The difference model of the blend."""
-        return self._make_model()
-
-    def _make_model(self) -> BlendModel:
-        parts = self.member_weights_, self._spread_weights, self._anchor_predictions
-        return BlendModel(self.fitted_members_, *parts, self._anchors)
 
 
 def _print(text: str) -> None:

@@ -3,64 +3,183 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.several_targets import per_target, target_columns
+from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import tabulate_comparables
-from twinned.fitted.quantiles import check_levels, check_values
-from twinned.fitted.sampling import (
-    error_features,
-    predict_error,
-    predict_jointly,
-    predict_scale,
-    probability_positive,
-)
+from twinned.fitted.prediction import NO_CALIBRATION, Prediction, TargetPredictions
+from twinned.fitted.quantiles import check_levels
+from twinned.fitted.sampling import probability_positive
+from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import add_rows, in_batches
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.resources import limit_threads
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, check_metric
-from twinned.rows.schema import Floats, TableSchema, is_dask, row_labels
-from twinned.rows.validation import check_bool, check_integer, check_real
+from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels
+from twinned.rows.validation import (
+    check_bool,
+    check_choice,
+    check_integer,
+    check_real,
+    validate_target,
+)
 
 
-class TwinMethods(RegressorMixin):
+class PredictionMethods:
+    """Methods of the predictive distribution, `predict_distribution` of an estimator."""
+
+    def predict_interval(self, X, confidence=0.9, **options):
+        """Prediction intervals, of a model that stores its calibration.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        **options
+            As of `predict_distribution`.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        return self.predict_distribution(X, **options).interval(confidence)
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
+        """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
+        return self.predict_distribution(X, **options).quantiles(quantiles)
+
+    def predict_cdf(self, X, y, **options):
+        """(n_queries,): probability that a measurement of each row is at most y.
+
+        `y` is one value, or one for each row.
+        """
+        return self.predict_distribution(X, **options).cdf(y)
+
+    def log_density(self, X, y, **options):
+        """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
+
+        It is finite everywhere, except where a transformed target makes y impossible.
+        """
+        return self.predict_distribution(X, **options).log_density(y)
+
+
+class TwinMethods(PredictionMethods, RegressorMixin):
     """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
 
     n_jobs: int | None
     random_state: Any
     # whether it is a blend: its model is bound to its own anchors
     is_blend = False
-    applicability_: dict[str, Any] | None = None  # set by `measure_applicability`
     targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
 
     @property
     @abstractmethod
     def fitted_(self) -> FittedTwin:
-        """The difference model with its anchors, for the present parameters."""
+        """The fitted state: a difference model, its anchors, weights and calibration."""
+
+    @abstractmethod
+    def with_fitted(self, fitted: FittedTwin) -> Self:
+        """A copy of the estimator with another fitted state."""
+
+    @abstractmethod
+    def validate_queries(
+        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+    ) -> Queries:
+        """Validated rows without batches; with `learn_categories`, new ones are in their schema.
+
+        The schema is that of the anchors, or a given one.
+        """
+
+    def encode(self, X: Any, *, batch: Any = None) -> Queries:
+        """Validated rows to predict."""
+        check_in_memory(X, "X")
+        return in_batches(self.fitted_, self.validate_queries(X), batch)
 
     @property
-    @abstractmethod
     def calibration_(self) -> Calibration | None:
         """The stored calibration of prediction intervals, or None."""
+        return self.fitted_.calibration
 
-    @abstractmethod
-    def encode(self, X, schema=None, batch=None):
-        """Validated rows to predict; with a schema, new categories are added to it."""
+    @property
+    def applicability_(self) -> pd.DataFrame | None:
+        """`rows`, `error` and `coverage` of each class, as by `measure_applicability`, or None."""
+        measured = self.fitted_.applicability
+        return None if measured is None else measured.table()
+
+    @property
+    def anchors_X_(self) -> Floats:
+        """(n_anchors, n_features): anchors, with categories as codes."""
+        return self.fitted_.anchors.X
+
+    @property
+    def anchors_y_(self) -> Floats:
+        """(n_anchors,) or (n_anchors, n_outputs): known values of the anchors."""
+        return self.fitted_.anchors.y
+
+    @property
+    def anchor_weights_(self) -> Floats | None:
+        """(n_anchors,): sample weights of the anchors, or None."""
+        return self.fitted_.anchors.weights
+
+    @property
+    def anchor_rows_(self) -> Indices:
+        """(n_anchors,): rows of the training table; −1 of anchors that were added."""
+        return self.fitted_.anchors.table_rows
+
+    @property
+    def anchor_groups_(self) -> Indices | None:
+        """(n_anchors,): codes of groups that are held out together, or None."""
+        return self.fitted_.anchors.groups
+
+    @property
+    def anchor_residuals_(self) -> Floats | None:
+        """Out-of-fold residuals like `anchors_y_`, minus their mean; None without folds."""
+        residuals = self.fitted_.residuals
+        return None if residuals is None else self.fitted_.squeeze(residuals)
+
+    @property
+    def local_power_(self) -> float:
+        """The power of `GPWeights` that weights the estimates by residuals; 0 for equal weights."""
+        weights = self.fitted_.local_weights
+        return 0.0 if weights is None else float(weights.power)
+
+    @property
+    @per_target
+    def batch_offsets_(self) -> pd.DataFrame:
+        """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
+        batches, codes = self.fitted_.batches, self.fitted_.anchors.batch
+        if batches is None or codes is None:
+            raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
+        return batches.table(np.bincount(codes, minlength=len(batches.names)))
 
     @property
     def schema_(self) -> TableSchema:
         """Kinds and categories of the features."""
-        return self.fitted_.anchors.schema
+        return self.targets_[0].schema_ if self.targets_ else self.fitted_.schema
+
+    def require_single_target(self) -> None:
+        """Raise where the model is not fitted or has several targets."""
+        check_is_fitted(self)
+        if self.targets_:
+            n = len(self.targets_)
+            raise ValueError(f"The model has {n} targets; use one of them: model.targets_[0].")
 
     def feature_labels(self) -> list[str]:
         """Names of the features, or x0, x1, … where the training table had none."""
@@ -69,8 +188,7 @@ class TwinMethods(RegressorMixin):
             return [str(name) for name in names]
         return [f"x{j}" for j in range(self.schema_.n_features)]
 
-    @per_target
-    def predict(self, X, return_std=False, batch=None):
+    def predict(self, X, return_std=False, *, batch=None):
         """Predict by the weighted mean over anchors of predicted difference + known value.
 
         Parameters
@@ -78,7 +196,7 @@ class TwinMethods(RegressorMixin):
         X : table or array of shape (n_queries, n_features)
             Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
         return_std : bool, default=False
-            Whether to return a standard deviation, too. That of a twin which stores a calibration,
+            Whether to return a standard deviation, too. That of a model which stores a calibration,
             as `AutoTwinRegressor` does, is calibrated: the error scale of `predict_interval` times
             the root mean square of the out-of-fold scores. That of others is raw: of the estimates
             of all anchors by all members of the model. `cross_conformal` calibrates it.
@@ -93,57 +211,44 @@ class TwinMethods(RegressorMixin):
         std : ndarray of the same shape, only with `return_std`
         """
         check_bool("return_std", return_std)
-        fitted = self.fitted_
         if is_dask(X):
-            n_outputs = None if fitted.anchors.y.ndim == 1 else fitted.anchors.y.shape[1]
-            return predict_lazily(self, X, return_std, n_outputs, batch=batch)
-        if return_std:
-            predict = self.predict_raw if self.calibration_ is None else self.predict_error
-            return predict(X, batch)
-        return fitted.squeeze(fitted.predict(self.encode(X, batch=batch))[0])
+            return predict_lazily(self, X, return_std, self.n_outputs_, batch=batch)
+        prediction = self.predict_distribution(X, batch=batch)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    @per_target
-    def predict_raw(self, X, batch=None):
-        """Predictions, and standard deviations of the estimates by anchors and members."""
-        fitted, queries = self.fitted_, self.encode(X, batch=batch)
-        mean, std = map(fitted.squeeze, fitted.predict(queries, return_std=True))
-        return mean, std
+    @property
+    def n_outputs_(self) -> int | None:
+        """The number of outputs, or None where y is one-dimensional."""
+        if self.targets_:
+            return len(self.targets_)
+        y = self.fitted_.anchors.y
+        return None if y.ndim == 1 else y.shape[1]
 
-    @per_target
-    def predict_error(self, X, batch=None):
-        """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
-        return predict_error(self.fitted_, self.encode(X, batch=batch), self.calibration_)
+    def predict_distribution(
+        self, X, *, batch=None, of="measurement", y_std=None
+    ) -> Prediction | TargetPredictions:
+        """The predictive distribution of each row.
 
-    @per_target
-    def predict_error_scale(self, X, batch=None, of="measurement", y_std=None):
-        """(n_queries,) mean and std of `predict`, and the error scale of the stored calibration."""
-        queries, calibration = self.encode(X, batch=batch), self.calibration_
-        assert calibration is not None, "the twin stores a calibration"
-        calibration = calibration.with_errors(of, y_std, len(queries))
-        mean, scale = predict_scale(self.fitted_, queries, calibration)
-        return mean, calibration.std(scale), scale
-
-    def predict_members(self, X, batch=None):
-        """Predict by each member of the model.
-
-        Members are the networks of a neural twin, and those of a blend in the order of its
-        `member_names_`, also those without weight. With a single model that is `symmetric`, they
-        are its predictions from F(x, anchor) and from −F(anchor, x).
-
-        Returns
-        -------
-        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
+        `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
+        `sample` are methods of it; the arguments are theirs.
         """
-        fitted = self.fitted_
-        return fitted.squeeze(fitted.predict_members(self.encode(X, batch=batch)))
+        check_choice("of", of, ["measurement", "value"])
+        if self.targets_:
+            check_in_memory(X, "X of a model of several targets")
+            return TargetPredictions(
+                [
+                    target.predict_distribution(X, batch=batch, of=of, y_std=y_std)
+                    for target in self.targets_
+                ]
+            )
+        return self.fitted_.predict(self.encode(X, batch=batch), of=of, y_std=y_std)
 
-    @per_target
     def predict_interval(
-        self, X, confidence=0.9, X_shifted=None, batch=None, *, of="measurement", y_std=None
+        self, X, confidence=0.9, *, X_shifted=None, batch=None, of="measurement", y_std=None
     ):
-        """Prediction intervals, for a twin that stores its calibration.
+        """Prediction intervals, of a model that stores its calibration.
 
-        `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
+        `twinned.cross_conformal(twin, X, y)` returns such a twin.
 
         Parameters
         ----------
@@ -169,36 +274,44 @@ class TwinMethods(RegressorMixin):
 
         Returns
         -------
-        intervals : ndarray of shape (n_queries, 2)
+        intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        fitted, calibration = self.fitted_, self._require_calibration()
+        check_in_memory(X_shifted, "X_shifted")
         if is_dask(X):
-            check_in_memory(X_shifted, "X_shifted")
-            options = {"confidence": confidence, "X_shifted": X_shifted, "of": of, "y_std": y_std}
-            return map_rows(self, "predict_interval", X, ["low", "high"], batch=batch, **options)
-        mean, _, scale = self.predict_error_scale(X, batch, of, y_std)
-        self.warn_of_shift(X)
-        if X_shifted is None:
-            return calibration.interval(mean, scale, confidence)
-        queries, shifted = (self.encode(rows).encode().features for rows in (X, X_shifted))
-        features = queries, fitted.anchors.features, shifted
-        return calibration.weighted_interval(mean, scale, confidence, *features)
-
-    def _require_calibration(self) -> Calibration:
-        calibration = self.calibration_
-        if calibration is None:
-            raise AttributeError(
-                "This twin stores no calibration, which prediction intervals and quantiles need; "
-                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
+            self._require_calibration()
+            return map_rows(
+                self,
+                "predict_interval",
+                X,
+                ["low", "high"],
+                confidence=confidence,
+                X_shifted=X_shifted,
+                batch=batch,
+                of=of,
+                y_std=y_std,
             )
-        return calibration
+        prediction = self.predict_distribution(X, batch=batch, of=of, y_std=y_std)
+        if isinstance(prediction, TargetPredictions):
+            if X_shifted is not None:
+                raise ValueError("X_shifted needs a single target; use one of model.targets_.")
+            self._warn_of_shift(prediction.predictions[0].queries)
+            return prediction.interval(confidence)
+        prediction.require_calibration()
+        self._warn_of_shift(prediction.queries)
+        shifted = None
+        if X_shifted is not None:
+            shifted = self.validate_queries(X_shifted).encode().features
+        return prediction.interval(confidence, shifted)
 
-    @per_target
+    def _require_calibration(self) -> None:
+        if not self.targets_ and self.calibration_ is None:
+            raise AttributeError(NO_CALIBRATION)
+
     def predict_quantiles(
-        self, X, quantiles=(0.05, 0.5, 0.95), batch=None, *, of="measurement", y_std=None
+        self, X, quantiles=(0.05, 0.5, 0.95), *, batch=None, of="measurement", y_std=None
     ):
-        """Quantiles of the predictive distribution of y, for a twin that stores its calibration.
+        """Quantiles of the predictive distribution of y, of a model that stores its calibration.
 
         Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
         out-of-fold errors in units of their expected size; see `ScoreDistribution`.
@@ -215,39 +328,38 @@ class TwinMethods(RegressorMixin):
 
         Returns
         -------
-        values : ndarray of shape (n_queries, n_quantiles)
+        values : ndarray of shape (n_queries, n_quantiles) or (n_queries, n_targets, n_quantiles)
         """
+        if not is_dask(X):
+            prediction = self.predict_distribution(X, batch=batch, of=of, y_std=y_std)
+            return prediction.quantiles(quantiles)
+        self._require_calibration()
         levels = check_levels(quantiles)
-        if is_dask(X):
-            self._require_calibration()
-            names = [f"{level}" for level in levels]
-            options = {"quantiles": levels, "batch": batch, "of": of, "y_std": y_std}
-            return map_rows(self, "predict_quantiles", X, names, **options)
-        distribution, (mean, _, scale) = self._predict_distribution(X, batch, of, y_std)
-        return mean[:, None] + scale[:, None] * distribution.quantile(levels)
+        return map_rows(
+            self,
+            "predict_quantiles",
+            X,
+            [f"{level}" for level in levels],
+            quantiles=levels,
+            batch=batch,
+            of=of,
+            y_std=y_std,
+        )
 
-    @per_target
-    def predict_cdf(self, X, y, batch=None):
-        """(n_queries,) probability that a measurement of each row is at most y.
+    def predict_members(self, X, *, batch=None):
+        """Predict by each member of the model.
 
-        `y` is one value, or one for each row; see `predict_quantiles`. The result is in memory,
-        also that of a Dask DataFrame or Array.
+        Members are the networks of a neural twin, and those of a blend in the order of its
+        `member_names_`, also those without weight. With a single model that is `symmetric`, they
+        are its predictions from F(x, anchor) and from −F(anchor, x).
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
         """
-        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
-        return distribution.cdf((check_values(y, len(mean)) - mean) / scale)
-
-    @per_target
-    def log_density(self, X, y, batch=None):
-        """(n_queries,) logarithm of the predictive density at y, which is finite everywhere.
-
-        `y` is one value, or one for each row; see `predict_quantiles`.
-        """
-        distribution, (mean, _, scale) = self._predict_distribution(X, batch)
-        return distribution.log_density((check_values(y, len(mean)) - mean) / scale) - np.log(scale)
-
-    def _predict_distribution(self, X, *options):
-        """The distribution of scores, and mean, std and error scale of rows."""
-        return self._require_calibration().distribution, self.predict_error_scale(X, *options)
+        fitted = self.fitted_
+        members = fitted.predict_members(self.encode(X, batch=batch))
+        return fitted.target.invert(fitted.squeeze(members))
 
     @per_target
     def predict_difference(self, A, B, return_std=False):
@@ -257,18 +369,23 @@ class TwinMethods(RegressorMixin):
         the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
         """
         check_bool("return_std", return_std)
+        check_in_memory(A, "A")
+        check_in_memory(B, "B")
         fitted = self.fitted_
-        first = self.encode(A, fitted.anchors.schema)
-        second = self.encode(B, first.schema)  # a new category has the same code on both sides
+        require_identity(fitted, "predict_difference")
+        first = self.validate_queries(A, learn_categories=True)
+        # a new category has the same code on both sides
+        second = self.validate_queries(B, learn_categories=True, schema=first.schema)
         check_consistent_length(first.matrix, second.matrix)
         value, std = fitted.predict_difference(first, second)
         if not return_std:
             return fitted.squeeze(value)
-        if len(fitted.model.member_weights) == 1:
-            std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
+        if len(fitted.model.member_weights) == 1 and not fitted.model.symmetric:
+            both_orders = replace(fitted, model=replace(fitted.model, symmetric=True))
+            std = both_orders.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
-    def predict_anchors(self, X, batch=None):
+    def predict_anchors(self, X, *, batch=None):
         """Estimate y from each anchor.
 
         Returns
@@ -282,7 +399,7 @@ class TwinMethods(RegressorMixin):
         return indices, fitted.squeeze(estimates)
 
     @per_target
-    def loop_inconsistency(self, X, n_loops=32, random_state=None):
+    def loop_inconsistency(self, X, *, n_loops=32, random_state=None):
         """Mean absolute sum of predicted differences around closed loops through each query.
 
         Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
@@ -290,12 +407,13 @@ class TwinMethods(RegressorMixin):
         are drawn by `random_state`, or by the estimator's own where that is None.
         """
         fitted, queries = self.fitted_, self.encode(X)
+        require_identity(fitted, "loop_inconsistency")
         check_integer("n_loops", n_loops)
         rng = self._generator(random_state)
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
     @per_target
-    def explain(self, X, n=5, metric=LEARNED, adjustments=False, batch=None):
+    def explain(self, X, n=5, *, metric=LEARNED, adjustments=False, batch=None):
         """Comparable anchors of each query.
 
         Parameters
@@ -348,14 +466,18 @@ class TwinMethods(RegressorMixin):
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
 
-    def score(self, X, y, sample_weight=None, batch=None):
+    def score(self, X, y, sample_weight=None, *, batch=None):
         """R² of the prediction; rows whose y is NaN are ignored.
 
         With several targets, the mean of those of all targets.
         """
         if self.targets_:
-            pairs = zip(self.targets_, target_columns(y, len(self.targets_)), strict=True)
-            return float(np.mean([each.score(X, own, sample_weight, batch) for each, own in pairs]))
+            columns = target_columns(y, len(self.targets_))
+            scores = [
+                target.score(X, target_y, sample_weight, batch=batch)
+                for target, target_y in zip(self.targets_, columns, strict=True)
+            ]
+            return float(np.mean(scores))
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
             labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
@@ -395,18 +517,17 @@ class TwinMethods(RegressorMixin):
         held-out row has.
         """
         fitted, queries = self.fitted_, self.encode(X)
-        columns = applicability_columns(fitted.anchors.domain, queries, self.applicability_)
+        columns = applicability_columns(fitted.anchors.domain, queries, fitted.applicability)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
-    def warn_of_shift(self, X):
-        """Warn where more rows of X are outside than exchangeable rows would be."""
-        anchors = self.fitted_.anchors
-        names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
-        warn_of_shift(anchors.domain, self.encode(X), names, stacklevel=3)
+    def _warn_of_shift(self, queries):
+        """Warn where more rows are outside than exchangeable rows would be."""
+        fitted = self.targets_[0].fitted_ if self.targets_ else self.fitted_
+        warn_of_shift(fitted.anchors.domain, queries, self.feature_labels(), stacklevel=4)
 
     # --- several rows at once -----------------------------------------------------------------
 
-    def sample(self, X, n_samples=1, random_state=None, batch=None):
+    def sample(self, X, n_samples=1, *, random_state=None, batch=None):
         """Draw joint samples of y, each of which is one function at all rows.
 
         The samples are normal. Their mean is the prediction, and their standard deviation that of
@@ -441,7 +562,10 @@ class TwinMethods(RegressorMixin):
         >>> twin.sample([[0.5], [0.6]], 100, random_state=0).shape
         (100, 2)
         """
-        return self._sample_jointly(X, n_samples, random_state, batch)[1]
+        check_integer("n_samples", n_samples)
+        with limit_threads(self.n_jobs):
+            prediction = self.predict_distribution(X, batch=batch)
+            return prediction.sample(n_samples, self._generator(random_state))
 
     def rank(self, X, *, maximize=True, n_samples=1000, random_state=None, batch=None):
         """Rank rows by their predicted value, with the certainty of the ranks.
@@ -474,20 +598,27 @@ class TwinMethods(RegressorMixin):
         [1, 0, 2]
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
-        joint, samples = self._sample_jointly(X, n_samples, random_state, batch)
+        self.require_single_target()
+        check_integer("n_samples", n_samples)
+        with limit_threads(self.n_jobs):
+            prediction = self.predict_distribution(X, batch=batch)
+            samples = prediction.sample(n_samples, self._generator(random_state))
         best_first = np.argsort(-sign * samples, axis=1, kind="stable")
-        n_rows = len(joint.mean)
+        mean, n_rows = prediction.mean, len(prediction.mean)
+        error_std = prediction.error_std
+        if prediction.target != IDENTITY:
+            error_std = prediction.target.slope(mean) * error_std
         table = pd.DataFrame(
             {
                 "row": np.arange(n_rows),
-                "prediction": joint.mean,
-                "std": joint.std,
+                "prediction": mean,
+                "std": error_std,
                 "expected_rank": 1.0 + np.argsort(best_first, axis=1).mean(axis=0),
                 "probability_best": np.bincount(best_first[:, 0], minlength=n_rows) / n_samples,
             },
             index=row_labels(X),
         )
-        return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
+        return table.iloc[np.argsort(-sign * mean, kind="stable")]
 
     def probability_better(self, X, than, *, maximize=True, batch=None):
         """Probability that a measurement of each row is better than a value or other rows.
@@ -517,26 +648,49 @@ class TwinMethods(RegressorMixin):
         array([0.5 , 0.99])
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
-        fitted, calibration = self.fitted_, self.calibration_
-        queries = self.encode(X, batch=batch)
-        mean, std = predict_error(fitted, queries, calibration)
+        self.require_single_target()
+        prediction = self.predict_distribution(X, batch=batch)
+        location, std = prediction.location, prediction.error_std
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
-            return probability_positive(sign * (mean - check_real("than", than)), std)
-        others = self.encode(than)
-        other_mean, other_std = predict_error(fitted, others, calibration)
-        if len(others) not in (1, len(queries)):
-            raise ValueError(f"than has {len(others)} rows; give one, or {len(mean)} as in X.")
-        first, second = (error_features(fitted, rows) for rows in (queries, others))
-        covariance = first.paired_correlation(second) * std * other_std
-        variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
-        return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
+            threshold = prediction.target.apply(np.float64(check_real("than", than)))
+            return probability_positive(sign * (location - threshold), std)
+        others = self.predict_distribution(than)
+        if len(others.queries) not in (1, len(prediction.queries)):
+            n_rows = len(prediction.queries)
+            raise ValueError(f"than has {len(others.queries)} rows; give one, or {n_rows} as in X.")
+        covariance = prediction.paired_error_covariance(others)
+        variance = np.maximum(std**2 + others.error_std**2 - 2 * covariance, 0.0)
+        return probability_positive(sign * (location - others.location), np.sqrt(variance))
 
-    def _sample_jointly(self, X, n_samples, random_state, batch):
-        """The joint distribution of y, and (sample, row) draws from it."""
-        check_integer("n_samples", n_samples)
-        with limit_threads(self.n_jobs):
-            joint = predict_jointly(self.fitted_, self.encode(X, batch=batch), self.calibration_)
-            return joint, joint.sample(n_samples, self._generator(random_state))
+    # --- further known rows -------------------------------------------------------------------
+
+    def add_anchors(self, X, y, *, batch=None):
+        """A new fitted model with the same trained model and further anchors.
+
+        The original is unchanged, and the learned metric is the same. The new anchors have weight 1
+        where the fit had sample weights, and are groups of one row. Intervals stay calibrated by
+        the rows of the fit. A model with batches needs their `batch`, a label for all or for each:
+        the offset of a new batch is estimated from them, and that of a known batch again, and
+        predictions near them are corrected by what remains of their errors.
+        """
+        fitted = self.fitted_
+        check_in_memory(X, "X")
+        queries = self.validate_queries(X, learn_categories=True)
+        known_y = fitted.anchors.y
+        new_y = validate_target(self, y, len(queries), multi_output=known_y.ndim == 2)
+        if new_y.shape[1:] != known_y.shape[1:]:
+            raise ValueError(f"y has shape {new_y.shape}, but that of the fit {known_y.shape}.")
+        new_y = fitted.target.apply(new_y)
+        return self.with_fitted(add_rows(fitted, queries, new_y, row_labels(X), batch))
 
     def _generator(self, random_state):
         return check_random_state(self.random_state if random_state is None else random_state)
+
+
+def require_identity(fitted: FittedTwin, method: str) -> None:
+    """Raise for a method whose result has no unit where the target is transformed."""
+    if fitted.target != IDENTITY:
+        raise ValueError(
+            f"{method} is not defined for a transformed target; use that of the twin in "
+            "regressor_, which is on the scale of the transformed target."
+        )

@@ -47,7 +47,7 @@ class BaseNeural(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, y_lower=None, y_upper=None):
+    def fit(self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, X_val=None, y_val=None):
         """Train the members and select among them.
 
         Parameters
@@ -70,16 +70,23 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        ends = {"y_lower": y_lower, "y_upper": y_upper}
-        return self._fit_problem(X, y, sample_weight, X_val, y_val, **ends)
+        return self._fit_problem(
+            X,
+            y,
+            sample_weight=sample_weight,
+            y_lower=y_lower,
+            y_upper=y_upper,
+            X_val=X_val,
+            y_val=y_val,
+        )
 
     def fit_with_folds(self, X, y, sample_weight, folds, **bounds):
         """Fit with given folds, for comparable out-of-fold predictions."""
-        return self._fit_problem(X, y, sample_weight, folds=folds, **bounds)
+        return self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
 
-    def _fit_problem(self, *data, **options):
+    def _fit_problem(self, X, y, **options):
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            problem = build_problem(self, *data, **options)
+            problem = build_problem(self, X, y, **options)
             self.set_networks(problem, fit_problems([problem])[0])
         return self
 
@@ -124,8 +131,6 @@ class BaseNeural(BaseEstimator):
         other._gates = self._gates[used]
         other.member_weights_ = weights[used] / weights[used].sum()
         other.n_members_ = len(used)
-        for measured in {"intervals_", "applicability_"} & vars(other).keys():
-            delattr(other, measured)
         return other
 
     def networks(self, kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -95,3 +96,13 @@ def predict_interval(model: Any, X: Any, confidence: float = 0.9) -> Floats:
         )
     intervals: Floats = last.predict_interval(transform(X), confidence)
     return intervals
+
+
+def replace_last_step(model: Any, last: Any) -> Any:
+    """A copy of a pipeline with another last step, which is fitted; or this in place of a model."""
+    if not isinstance(model, Pipeline):
+        return last
+    other = copy.copy(model)
+    name, step = model.steps[-1]
+    other.steps = [*model.steps[:-1], (name, replace_last_step(step, last))]
+    return other

@@ -13,8 +13,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
@@ -26,10 +26,10 @@ from twinned._compat import safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
-from twinned.fitted.calibration import Calibration
+from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
-from twinned.rows.schema import Floats, Indices, Rows
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -197,7 +197,10 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             twins, inconsistency = zip(*rounds, strict=True)
             self.twin_, self.loop_inconsistency_ = twins[-1], np.array(inconsistency)
             # rows of the whole table, not of its labelled part
-            self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
+            fitted = self.twin_.fitted_
+            rows = labelled[fitted.anchors.table_rows]
+            anchors = replace(fitted.anchors, table_rows=rows)
+            self.twin_ = self.twin_.with_fitted(replace(fitted, anchors=anchors))
             names = vars(self.twin_).keys() & {"n_features_in_", "feature_names_in_"}
             self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
@@ -246,7 +249,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             yield twin.fit(*data), np.nan
             return
         training = twin.fit_pairs(*data)
-        labelled, unlabelled = twin.fitted_.anchors.rows, twin.encode(X_unlabelled).encode()
+        labelled = twin.fitted_.anchors.rows
+        unlabelled = twin.validate_queries(X_unlabelled).encode()
         n_loops = self._count_loops(twin) if n_rounds else max(1, twin.n_pairs_ // 3)
         loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
         pairs = loop_sides(labelled, unlabelled, loops)
@@ -255,7 +259,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         for number in range(n_rounds + 1):
             if number:
                 twin.refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
-            fitted = twin.with_symmetric(self.symmetric).fitted_
+            fitted = twin.fitted_
+            model = replace(fitted.model, symmetric=self.symmetric)
+            fitted = replace(fitted, model=model)
             sides = [fitted.predict_difference(*side)[0] for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
@@ -274,7 +280,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
 
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
-        max_pairs = twin.max_pairs_in_memory(twin.fitted_.anchors.targets.shape[1])
+        fitted = twin.fitted_
+        max_pairs = twin.max_pairs_in_memory(fitted.model.features, fitted.anchors.targets.shape[1])
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:
@@ -293,28 +300,15 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         check_is_fitted(self)
         return self.twin_.fitted_
 
-    @property
-    def calibration_(self) -> Calibration | None:
-        """That of `twin_`."""
-        return self.twin_.calibration_
+    def with_fitted(self, fitted: FittedTwin) -> Self:
+        """A copy of the estimator with another fitted state."""
+        other = copy.copy(self)
+        other.twin_ = self.twin_.with_fitted(fitted)
+        return other
 
-    def applicability(self, X):
-        """As in `TwinRegressor`."""
+    def validate_queries(
+        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+    ) -> Queries:
+        """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         check_is_fitted(self)
-        return self.twin_.applicability(X)
-
-    def encode(self, X, schema=None, batch=None):
-        """Validated rows to predict; with a schema, new categories are added to it."""
-        check_is_fitted(self)
-        return self.twin_.encode(X, schema, batch)
-
-    def with_symmetric(self, symmetric: bool) -> TwinRegressor:
-        """The fitted twin, evaluated in both orders of a pair or in one."""
-        return self.twin_.with_symmetric(symmetric)
-
-    def add_anchors(self, X, y):
-        """A new fitted estimator with further anchors; the original is unchanged."""
-        check_is_fitted(self)
-        extended = copy.copy(self)
-        extended.twin_ = self.twin_.add_anchors(X, y)
-        return extended
+        return self.twin_.validate_queries(X, learn_categories=learn_categories, schema=schema)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -13,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.pipelines import unwrap
+from twinned.estimators.pipelines import replace_last_step, unwrap
+from twinned.fitted.anchors import Queries
 from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats, Indices, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import check_choice, check_row_numbers
 
@@ -26,7 +29,7 @@ _MEMBERS = ["ridge", "ridge_power", "gp_matern", "gp_matern_power", "extra_trees
 _MAX_ROWS, _LEAST_GAIN = 400, 0.02
 
 
-class TransformedTargetTwin(TransformedTargetRegressor):
+class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     """A twin that is fitted to the logarithm or another function of y, and predicts y.
 
     A prediction is the weighted arithmetic mean of the estimates from the anchors in units of y:
@@ -71,7 +74,9 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         super().__init__(regressor)
         self.target_transform = target_transform
 
-    def fit(self, X, y, y_lower=None, y_upper=None, y_std=None, **fit_params):
+    def fit(
+        self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, y_std=None, **fit_params
+    ):
         """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin.
 
         `y_std`, the standard deviations of the errors of y, are transformed by the delta method.
@@ -84,17 +89,23 @@ class TransformedTargetTwin(TransformedTargetRegressor):
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
         if name == "auto":
-            parts = ("sample_weight", "groups", "batch")
-            given = {part: fit_params[part] for part in parts if fit_params.get(part) is not None}
-            name = choose_transform(X, bounds.lower, rows, **given)
+            of_rows = {name: fit_params.get(name) for name in ("groups", "batch")}
+            name = choose_transform(X, bounds.lower, rows, sample_weight=sample_weight, **of_rows)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         if y_std is not None:
             y_std = check_row_numbers("y_std", y_std, len(y))
             ends["y_std"] = y_std / target.slope(bounds.limits())
-        super().fit(X, fitted_y, **ends, **fit_params)
+        if sample_weight is not None:
+            fit_params["sample_weight"] = sample_weight
+        TransformedTargetRegressor.fit(self, X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
             raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
+        if n_targets := len(unwrap(self.regressor_)[0].targets_):
+            raise ValueError(
+                f"y has {n_targets} targets, but a blend of a transformed target has one; fit a "
+                f"{type(self).__name__} to each of them."
+            )
         self.target_transform_, self.scaling_ = name, target.scaling
         return self
 
@@ -104,53 +115,40 @@ class TransformedTargetTwin(TransformedTargetRegressor):
         scaling = self.scaling_ and PowerScaling(*self.scaling_)  # a tuple in a loaded model
         return TargetTransform(self.target_transform_ == "log", scaling)
 
-    def _prepare(self, X):
-        """The fitted twin, and rows to predict as it takes them."""
+    @property
+    def fitted_(self) -> FittedTwin:
+        """The fitted state of the twin, with the transformation of its target."""
+        check_is_fitted(self, "regressor_")
+        return replace(unwrap(self.regressor_)[0].fitted_, target=self.target_)
+
+    def with_fitted(self, fitted: FittedTwin) -> Self:
+        """A copy of the estimator with another fitted state, on the scale of the fitted target."""
+        other = copy.copy(self)
+        twin = unwrap(self.regressor_)[0].with_fitted(replace(fitted, target=IDENTITY))
+        other.regressor_ = replace_last_step(self.regressor_, twin)
+        return other
+
+    def validate_queries(
+        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+    ) -> Queries:
+        """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         check_is_fitted(self, "regressor_")
         twin, transform = unwrap(self.regressor_)
-        return twin, transform(X)
+        return twin.validate_queries(transform(X), learn_categories=learn_categories, schema=schema)
 
-    def predict(self, X, return_std=False, batch=None):
-        """Predict y; with `return_std`, also the standard deviation, by the delta method."""
-        (twin, rows), target = self._prepare(X), self.target_
-        mean = twin.fitted_.squeeze(target.predict(twin.fitted_, twin.encode(rows, batch=batch)))
-        if not return_std:
-            return mean
-        return mean, target.slope(mean) * twin.predict(rows, return_std=True, batch=batch)[1]
+    def feature_labels(self) -> list[str]:
+        """Names of the features of the twin."""
+        return unwrap(self.regressor_)[0].feature_labels()
 
-    def predict_interval(self, X, confidence=0.9, batch=None, *, of="measurement", y_std=None):
-        """(n_queries, 2): ends of prediction intervals of y, as those of the twin.
+    @property
+    def n_jobs(self) -> int | None:
+        """The number of threads of the twin."""
+        return unwrap(self.regressor_)[0].n_jobs
 
-        `y_std` is in units of y, and transformed by the delta method.
-        """
-        (twin, rows), options = self._prepare(X), self._options(X, batch, of, y_std)
-        return self.target_.invert(twin.predict_interval(rows, confidence, **options))
-
-    def predict_quantiles(
-        self, X, quantiles=(0.05, 0.5, 0.95), batch=None, *, of="measurement", y_std=None
-    ):
-        """(n_queries, n_quantiles): quantiles of y, as those of the twin."""
-        (twin, rows), options = self._prepare(X), self._options(X, batch, of, y_std)
-        return self.target_.invert(twin.predict_quantiles(rows, quantiles, **options))
-
-    def _options(self, X, batch, of, y_std):
-        """The arguments of the twin for errors of measurement in units of y."""
-        if y_std is not None:
-            slope = self.target_.slope(self.predict(X, batch=batch))
-            y_std = np.asarray(y_std, dtype=np.float64) / slope
-        return {"batch": batch, "of": of, "y_std": y_std}
-
-    def predict_cdf(self, X, y, batch=None):
-        """(n_queries,): probability that a measurement is at most y."""
-        (twin, rows), y = self._prepare(X), np.asarray(y, dtype=np.float64)
-        return twin.predict_cdf(rows, self.target_.apply(y), batch=batch)
-
-    def log_density(self, X, y, batch=None):
-        """(n_queries,): logarithm of the predictive density at y, −∞ where y is not possible."""
-        (twin, rows), y = self._prepare(X), np.asarray(y, dtype=np.float64)
-        slope = self.target_.slope(y)
-        density = twin.log_density(rows, self.target_.apply(y), batch=batch)
-        return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
+    @property
+    def random_state(self) -> Any:
+        """The seed of the twin."""
+        return unwrap(self.regressor_)[0].random_state
 
 
 class LogTargetRegressor(TransformedTargetTwin):
@@ -197,19 +195,21 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(X: Any, y: Floats, rows: Indices, **given: Any) -> str | None:
+def choose_transform(X: Any, y: Floats, rows: Indices, **arguments: Any) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
-    It is chosen by these rows. `given` are further arguments of `fit`, one value for each row.
+    It is chosen by these rows. `arguments` are further ones of `fit`, one value for each row or
+    None.
     """
     from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
 
     if y.size > len(y):
         raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
-    check_consistent_length(X, y, *given.values())
+    arguments = {name: values for name, values in arguments.items() if values is not None}
+    check_consistent_length(X, y, *arguments.values())
     rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
     X, y = safe_indexing(X, rows), y.ravel()[rows]
-    options = {name: safe_indexing(own, rows) for name, own in given.items()}
+    options = {name: safe_indexing(values, rows) for name, values in arguments.items()}
     errors = {}
     for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
         target = TargetTransform.fit(name, y)
@@ -226,12 +226,3 @@ def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
     """The twin in a `TransformedTargetTwin`, and its transformation; or another model itself."""
     is_transformed = isinstance(model, TransformedTargetTwin)
     return (model.regressor_, model.target_) if is_transformed else (model, IDENTITY)
-
-
-def replace_twin(model: BaseEstimator, twin: BaseEstimator) -> BaseEstimator:
-    """A `TransformedTargetTwin` around another twin; or this twin in place of another model."""
-    if not isinstance(model, TransformedTargetTwin):
-        return twin
-    other = copy.copy(model)
-    other.regressor_ = twin
-    return other

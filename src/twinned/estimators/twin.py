@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import time
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
@@ -18,11 +16,12 @@ from twinned.estimators.base import BaseTwin
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
     MemoryLimitError,
-    UnsuitableDataError,
-    UnusedFeatureWarning,
     ignore_table_warnings,
 )
-from twinned.fitted.twin import LocalErrors
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import update_offsets
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -48,7 +47,7 @@ from twinned.models.sklearn import (
     supports_blocks,
     target_unit,
 )
-from twinned.models.wide_tables import choose_pair_columns, important_features
+from twinned.models.wide_tables import important_features
 from twinned.pairing.anchors import (
     N_NEAREST,
     as_anchor_strategy,
@@ -70,7 +69,12 @@ from twinned.pairing.pairs import (
 from twinned.rows.folds import draw_folds, encode_groups, equal_features, given_folds, held_out_rows
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
-from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
+from twinned.rows.training import (
+    VALIDATED,
+    TargetBounds,
+    TrainingRows,
+    validate_training_rows,
+)
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -84,9 +88,6 @@ _N_FOLDS = 5
 _FOLD_PAIR_SHARE = 0.4  # of the training pairs of the default estimator, in each fold
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
-# A difference that fewer pairs know is not used: boosting cannot bin a column without any known
-# value, and finds its bins by a sample of the pairs. It is that of a feature known in 1 % of rows.
-_MIN_KNOWN_SHARE = 1e-4
 
 
 @dataclass(eq=False, repr=False)
@@ -230,13 +231,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         X,
         y,
         sample_weight=None,
-        X_val=None,
-        y_val=None,
-        y_lower=None,
-        y_upper=None,
+        *,
         groups=None,
         batch=None,
+        y_lower=None,
+        y_upper=None,
         y_std=None,
+        X_val=None,
+        y_val=None,
     ):
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -270,113 +272,189 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             exact value. Rows are weighted by the inverse of y_std² plus the variance of the
             remaining errors, which is estimated, times `sample_weight`.
         """
-        options = {"X_val": X_val, "y_val": y_val, "with_folds": True}
-        arguments = sample_weight, groups, y_lower, y_upper, y_std
-        self.fit_pairs(X, y, *arguments, batch=batch, **options)
-        return self
-
-    def fit_pairs(
-        self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False, batch=None
-    ):
-        """`fit` that returns the training set of the base estimator.
-
-        `imputed` (n,) are rows whose y is imputed already; they are no anchors.
-        """
         start = time.perf_counter()
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            self.check_parameters()
-            self._pair_dtype = pair_dtype(self._base_estimator(), X)
-            multi_output = self.__sklearn_tags__().target_tags.multi_output
-            options = {"pair_dtype": self._pair_dtype, "multi_output": multi_output}
-            data = validate_training_rows(self, X, y, *arguments, **options, batch=batch)
-            data = weigh_by_error(remove_offsets(data, self.shrinks_offsets))
-            if with_folds and self.cv is not None:
-                data = data.with_folds(given_folds(self.cv, data.matrix, data.targets, data.groups))
-            if data.weight is not None:
-                data = data.of_positive_weight()
-                data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
-            if imputed is not None:  # bounds that differ mark a row as censored
-                lower = np.where(imputed[data.table_rows], -np.inf, data.y)
-                data = replace(data, bounds=TargetBounds(lower, data.y))
-            elif data.bounds is not None:
-                values = impute_target(data.rows.features, data.bounds, data.weight)
-                data = replace(data, y=values.y)
-            training = self._fit_rows(data, X_val, y_val)
-            if with_folds and (self.estimator is None or self.cv is not None):
-                self._fit_folds(data)
-            self.set_offsets(data.offsets)
+            rows = self._validate_rows(
+                X,
+                y,
+                sample_weight=sample_weight,
+                groups=groups,
+                batch=batch,
+                y_lower=y_lower,
+                y_upper=y_upper,
+                y_std=y_std,
+            )
+            if self.cv is not None:
+                rows = rows.with_folds(given_folds(self.cv, rows.matrix, rows.targets, rows.groups))
+            rows = self._prepare_rows(rows)
+            validation = self._validate_validation_rows(X_val, y_val, rows)
+            self._fit_rows(
+                rows, validation, with_folds=self.estimator is None or self.cv is not None
+            )
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
+        return self
+
+    def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
+        """A twin of the same parameters, fitted to some of the rows of this one.
+
+        With `for_fold`, for the folds of another method: without folds of its own, but for the
+        choice of `anchors="auto"`.
+        """
+        twin = self.clone_for_folds() if for_fold else clone(self)
+        vars(twin).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        with limit_threads(twin.n_jobs):
+            with_folds = twin.cv != 0 and (twin.estimator is None or twin.cv is not None)
+            twin._fit_rows(twin._prepare_rows(rows), None, with_folds=with_folds)
+        return twin
+
+    def fit_pairs(self, X, y, sample_weight=None, *, imputed=None) -> PairTrainingSet:
+        """`fit` without folds, which returns the training set of the base estimator.
+
+        `imputed` (n,) are rows whose y is imputed already; they are no anchors.
+        """
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            rows = self._validate_rows(X, y, sample_weight=sample_weight)
+            rows = self._prepare_rows(rows)
+            if imputed is not None:  # bounds that differ mark a row as censored
+                lower = np.where(imputed[rows.table_rows], -np.inf, rows.y)
+                rows = replace(rows, bounds=TargetBounds(lower, rows.y))
+            return self._fit_rows(rows, None, with_folds=False)
+
+    def _validate_rows(self, X, y, **arguments) -> TrainingRows:
+        """The validated arguments of `fit`."""
+        self.check_parameters()
+        self._pair_dtype = pair_dtype(self._base_estimator(), X)
+        return validate_training_rows(
+            self,
+            X,
+            y,
+            **arguments,
+            pair_dtype=self._pair_dtype,
+            multi_output=self.__sklearn_tags__().target_tags.multi_output,
+        )
+
+    def _prepare_rows(self, rows: TrainingRows) -> TrainingRows:
+        """The rows without offsets of batches, with their weights, and with imputed values."""
+        rows = weigh_by_error(remove_offsets(rows, shrinks=False))
+        if rows.weight is not None:
+            rows = rows.of_positive_weight()
+            rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
+        if rows.bounds is not None:
+            imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
+            rows = replace(rows, y=imputed.y)
+        return rows
+
+    def _fit_rows(
+        self, rows: TrainingRows, validation: TrainingRows | None, *, with_folds: bool
+    ) -> PairTrainingSet:
+        """Fit to prepared rows, and set the fitted state; return the training set."""
+        fitted, training = self._fit_model(rows, validation)
+        if with_folds:
+            fitted = self._with_residuals(fitted, rows)
+        self.n_pairs_ = len(training.first)
+        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
         return training
 
-    def _fit_rows(self, data, X_val=None, y_val=None, pair_share=1.0):
-        """Fit to validated rows; the training set of the base estimator."""
+    def _fit_model(
+        self, rows: TrainingRows, validation: TrainingRows | None = None, pair_share: float = 1.0
+    ) -> tuple[FittedTwin, PairTrainingSet]:
+        """The fitted state without residuals, and the training set of the base estimator."""
         rng = check_random_state(self.random_state)
-        n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
-        selected = np.arange(data.matrix.shape[1])
+        n_outputs = 1 if rows.targets.ndim == 1 else rows.targets.shape[1]
+        selected = np.arange(rows.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
-            selected = important_features(data.matrix, data.y, MAX_FEATURES, data.weight)
-        self.selected_features_ = selected
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype, selected)
-        base = self._base_estimator(len(data), n_outputs, len(selected))
-        self._y_unit = target_unit(data.targets)
-        max_pairs = self.max_pairs_in_memory(n_outputs, binned=supports_blocks(base))
-        if X_val is not None:
+            selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
+        features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
+        base = self._base_estimator(len(rows), n_outputs, len(selected))
+        max_pairs = self.max_pairs_in_memory(features, n_outputs, binned=supports_blocks(base))
+        if validation is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         learned = None
         if uses_learned_metric(self.pairs, self.anchors, self.weights):
-            learned = learn_metric(data.rows.features, data.targets, data.weight)
-        builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
-        pairs = builder.draw(
-            *self._pair_strategy(len(data), max_pairs, pair_share),
-            lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
+            learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
+        builder = TrainingPairBuilder(
+            base=base,
+            features=features,
+            rows=rows,
+            unit=target_unit(rows.targets),
+            max_pairs=max_pairs,
+            rng=rng,
         )
-        anchors = data.take(store_rows(as_anchor_strategy(self.anchors), data.known, rng))
-        validation: tuple[TrainingRows, TrainingRows] | None = None
-        if X_val is not None or y_val is not None:
-            given = self._validate_validation_rows(base, X_val, y_val, data)
-            validation = None if given is None else (given, anchors)
-        elif (fraction := early_stopping_fraction(base, len(pairs.first))) is not None:
-            pairs, validation = builder.hold_out_rows(pairs, fraction)
-        if np.isnan(data.matrix).any() and not callable(self.pair_features):
-            builder = self._drop_unknown_features(builder, pairs)
-        fit_params = {} if validation is None else builder.validation_pairs(*validation)
+        strategy, mirrored = self._pair_strategy(len(rows), len(selected), max_pairs, pair_share)
+        pairs = builder.draw(
+            strategy,
+            mirrored,
+            lambda metric: NeighborIndex(rows.rows.features, metric, self.n_jobs, learned),
+        )
+        anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)
+        fit_params: dict[str, Any] = {}
+        fraction = early_stopping_fraction(base, len(pairs.first))
+        if validation is not None:
+            fit_params = builder.validation_pairs(validation, rows.take(anchors))
+        elif fraction is not None:
+            pairs, held_out, others = builder.hold_out_rows(pairs, fraction)
+            fit_params = builder.validation_pairs(held_out, others)
         training = builder.training_set(pairs, fit_params)
-        if self.estimator is None and data.schema.n_features > MAX_FEATURES:
-            training = choose_pair_columns(base, training, self._features, self.n_jobs)
         seeds = None if self.random_state is None else rng
-        self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
-        self.n_pairs_ = len(pairs.first)
-        self._store_rows(data, replace(anchors, groups=None), learned)
-        self.restore_anchors()
-        return training
+        estimator = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
+        fitted = FittedTwin(
+            model=SklearnDifferenceModel(
+                estimator=estimator,
+                features=features,
+                unit=builder.unit,
+                symmetric=self.symmetric,
+                cache_bytes=cache_bytes(self.memory_limit),
+            ),
+            anchors=Anchors.of_rows(
+                replace(rows.take(anchors), groups=None),
+                censored_X=rows.censored_matrix,
+                learned_metric=learned,
+                n_jobs=self.n_jobs,
+            ),
+            anchor_strategy=as_anchor_strategy(self.anchors),
+            weight_strategy=as_weight_strategy(self.weights),
+            budget=self._budget(),
+        )
+        if nearest := fitted.nearest:  # made now, so that predictions need not
+            fitted.anchors.index(nearest[1])
+        return fitted, training
 
-    def _fit_folds(self, data: TrainingRows) -> None:
-        """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
-        rows = data.take(data.known)
-        fold = self._draw_folds(rows)
+    def _with_residuals(self, fitted: FittedTwin, rows: TrainingRows) -> FittedTwin:
+        """The state with out-of-fold residuals of the anchors, and weights by them."""
+        known = rows.take(rows.known)
+        fold = self._draw_folds(known)
         if fold is None:
-            return
-        rows, of_data = replace(rows, fold=fold), np.full(len(data), -1)
-        of_data[data.known] = fold  # no fold holds out censored rows
-        data = replace(data, fold=of_data)
+            return fitted
+        known = replace(known, fold=fold)
+        fold_of_rows = np.full(len(rows), -1)
+        fold_of_rows[rows.known] = fold  # no fold holds out censored rows
+        rows = replace(rows, fold=fold_of_rows)
         counts = N_NEAREST if self.anchors == "auto" else ()
-        predicted = np.full((1 + len(counts), *self.anchors_y_.shape), np.nan)
+        predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
         for number in np.unique(fold[fold >= 0]):
-            twin, held_out = copy.copy(self), fold == number
+            held_out = fold == number
             with ignore_table_warnings():
-                twin._fit_rows(data.without(number), pair_share=_FOLD_PAIR_SHARE)
-                fitted = twin.fitted_
-                queries = fitted.queries(rows.matrix[held_out])
-                near = [as_anchor_strategy("auto", min(n, len(fitted.anchors))) for n in counts]
-                each = [fitted, *(replace(fitted, anchor_strategy=own) for own in near)]
-                predicted[:, held_out] = [fitted.squeeze(own.predict(queries)[0]) for own in each]
-        self.set_out_of_fold(predicted[0], rows.folds)
-        errors = np.nan_to_num(self.anchors_y_ - predicted[0])
-        local = LocalErrors(self._anchors, errors, rows.folds)
-        if counts and (best := local.best_nearest(self.local_power_, predicted[1:])):
-            self.n_nearest_anchors_, self.local_power_ = best, 0.0
+                model, _ = self._fit_model(rows.without(number), pair_share=_FOLD_PAIR_SHARE)
+                queries = model.queries(known.matrix[held_out])
+                strategies = [model.anchor_strategy] + [
+                    as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
+                ]
+                predicted[:, held_out] = [
+                    model.squeeze(replace(model, anchor_strategy=strategy).moments(queries)[0])
+                    for strategy in strategies
+                ]
+        fitted = with_residuals(fitted, predicted[0], known.folds)
+        if not counts:
+            return fitted
+        errors = np.nan_to_num(known.y - predicted[0])
+        local = LocalResiduals(fitted.anchors, errors, known.folds)
+        power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
+        if best := local.best_nearest(power, predicted[1:]):
+            strategy = as_anchor_strategy("auto", best)
+            return replace(fitted, anchor_strategy=strategy, residuals=None, local_weights=None)
+        return fitted
 
     def _draw_folds(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows, or None."""
@@ -408,13 +486,34 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
         The parameters that a search found are used again, as in the paper.
         """
-        index = np.arange(len(labels[0]))
-        pairs = [np.asarray(LazyPairMatrix(self._features, *side, index, index)) for side in sides]
-        target = np.concatenate(labels) / self._y_unit
+        model, index = self.fitted_.model, np.arange(len(labels[0]))
+        assert isinstance(model, SklearnDifferenceModel), "the twin is of a regressor"
+        pairs = [
+            np.asarray(LazyPairMatrix(model.features, first, second, index, index))
+            for first, second in sides
+        ]
+        target = np.concatenate(labels) / model.unit
         target = target[:, 0] if training.target.ndim == 1 else target
         training = training.with_pseudo_labels(np.concatenate(pairs), target)
-        base = unwrap_search(self.estimator_)
-        self.estimator_ = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
+        base = unwrap_search(model.estimator)
+        estimator = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
+        self._fitted = replace(self.fitted_, model=replace(model, estimator=estimator))
+
+    @property
+    def estimator_(self) -> Any:
+        """The fitted base estimator."""
+        return self.fitted_.model.estimator
+
+    @property
+    def selected_features_(self) -> Indices:
+        """Indices of the features that pairs are made of."""
+        return self.fitted_.model.features.selected
+
+    @property
+    def n_nearest_anchors_(self) -> int | None:
+        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
+        nearest = self.fitted_.nearest
+        return nearest[0] if self.anchors == "auto" and nearest else None
 
     # --- steps of fit -------------------------------------------------------------------------
 
@@ -430,36 +529,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
-    def _drop_unknown_features(
-        self, builder: TrainingPairBuilder, pairs: Pairs
-    ) -> TrainingPairBuilder:
-        """The builder without features that the training pairs hardly know."""
-        data, selected = builder.data, self.selected_features_
-        known = known_features(data.matrix, pairs)[selected]
-        if known.all():
-            return builder
-        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-        unknown = [names[j] for j in selected[~known]]
-        if not known.any():
-            raise UnsuitableDataError(
-                f"X has no feature with enough known values: the {len(pairs.first):,} training "
-                f"pairs hardly know {unknown}. Impute them first (sklearn.impute.SimpleImputer)."
-            )
-        warnings.warn(
-            f"Features with too few known values in the training rows are not used: {unknown}.",
-            UnusedFeatureWarning,
-            stacklevel=4,
-        )
-        self.selected_features_ = selected = selected[known]
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype, selected)
-        return replace(builder, features=self._features)
-
     def _pair_strategy(
-        self, n_rows: int, max_pairs: int, pair_share: float
+        self, n_rows: int, n_features: int, max_pairs: int, pair_share: float
     ) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            n_pairs = int(pair_share * default_n_pairs(len(self.selected_features_)))
+            n_pairs = int(pair_share * default_n_pairs(n_features))
             strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
@@ -476,50 +551,51 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             )
         return strategy, mirrored
 
-    def max_pairs_in_memory(self, n_outputs: int, *, binned: bool = False) -> int:
+    def max_pairs_in_memory(
+        self, features: PairFeatures, n_outputs: int, *, binned: bool = False
+    ) -> int:
         """The number of pairs that fit into memory, with their targets, indices and weights."""
-        limit, features = parse_memory_limit(self.memory_limit), self._features
+        limit = parse_memory_limit(self.memory_limit)
         if limit is None:
             return 2**62
         each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
         return limit // (each + 8 * n_outputs + 3 * 8)
 
     def _validate_validation_rows(
-        self, base: Any, X_val: Any, y_val: Any, data: TrainingRows
+        self, X_val: Any, y_val: Any, rows: TrainingRows
     ) -> TrainingRows | None:
         """The user's validation rows; None where the base estimator cannot use them."""
+        if X_val is None and y_val is None:
+            return None
         if X_val is None or y_val is None:
             missing = "X_val" if X_val is None else "y_val"
             raise ValueError(f"X_val and y_val belong together, but {missing} is None.")
+        base = self._base_estimator(len(rows))
         if not supports_validation_set(base):
             warnings.warn(
                 f"{type(base).__name__} has no validation set, so X_val and y_val are ignored.",
                 IgnoredValidationSetWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
             return None
-        matrix, schema = validate_table(self, X_val, data.schema, self._pair_dtype)
-        y = validate_target(self, y_val, len(matrix), multi_output=data.targets.ndim == 2)
+        matrix, schema = validate_table(self, X_val, rows.schema, self._pair_dtype)
+        y = validate_target(self, y_val, len(matrix), multi_output=rows.targets.ndim == 2)
         return TrainingRows(schema, matrix, y)
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def _make_model(self) -> SklearnDifferenceModel:
-        """The difference model; the same object as long as nothing has changed."""
-        limit = parse_memory_limit(self.memory_limit)
-        cache_bytes = _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
-        models, kind = self._anchors.models, (self.estimator_, self.symmetric)
-        if not models or (models[0].estimator, models[0].symmetric) != kind:
-            parts = self.estimator_, self._features, self._y_unit, self.symmetric, cache_bytes
-            models[:] = [SklearnDifferenceModel(*parts)]
-        return models[0]
-
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
         fitted = self.fitted_
-        trees = self._make_model().trees_at(fitted.anchors.rows, fitted.anchors.targets)
+        trees = fitted.model.trees_at(fitted.anchors.rows, fitted.anchors.targets)
         if trees is not None:
             trees.pack_now()
+
+
+def cache_bytes(memory_limit: Any) -> int:
+    """The memory for packed trees that are stored for the next prediction."""
+    limit = parse_memory_limit(memory_limit)
+    return _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
 
 
 # --- training pairs ---
@@ -543,14 +619,14 @@ class TrainingPairBuilder:
 
     base: Any  # the base estimator, not fitted
     features: PairFeatures
-    data: TrainingRows
+    rows: TrainingRows
     unit: float  # divisor of the targets (see `target_unit`)
     max_pairs: int  # that fit into memory
     rng: np.random.RandomState
 
     def draw(self, strategy: PairStrategy, mirrored: bool, make_index: MetricIndex) -> Pairs:
         """Draw training pairs, in both orders if `mirrored`."""
-        n_rows, weight = len(self.data), self.data.weight
+        n_rows, weight = len(self.rows), self.rows.weight
         first, second = strategy.draw(n_rows, make_index, self.rng)
         check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
         if mirrored:
@@ -565,12 +641,12 @@ class TrainingPairBuilder:
 
     def hold_out_rows(
         self, pairs: Pairs, fraction: float
-    ) -> tuple[Pairs, tuple[TrainingRows, TrainingRows]]:
-        """Pairs without the rows held out for early stopping, and these rows and the others."""
-        held_out = held_out_rows(len(self.data), fraction, self.rng)
+    ) -> tuple[Pairs, TrainingRows, TrainingRows]:
+        """Pairs without the rows held out for early stopping, these rows, and the others."""
+        held_out = held_out_rows(len(self.rows), fraction, self.rng)
         pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_drawn_pairs(pairs.first, pairs.second, len(self.data), len(pairs.first))
-        return pairs, (self.data.take(held_out), self.data.take(~held_out))
+        check_drawn_pairs(pairs.first, pairs.second, len(self.rows), len(pairs.first))
+        return pairs, self.rows.take(held_out), self.rows.take(~held_out)
 
     def validation_pairs(self, validation: TrainingRows, anchors: TrainingRows) -> dict[str, Any]:
         """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
@@ -587,7 +663,7 @@ class TrainingPairBuilder:
 
     def training_set(self, pairs: Pairs, fit_params: dict[str, Any]) -> PairTrainingSet:
         """The training set; for LightGBM with a lazy pair matrix, where it is large."""
-        rows, y = self.data.rows, self.data.targets
+        rows, y = self.rows.rows, self.rows.targets
         matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
         n_bytes = len(pairs.first) * self.features.bytes_per_pair
         lazy = n_bytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
@@ -600,16 +676,5 @@ class TrainingPairBuilder:
             first=pairs.first,
             second=pairs.second,
             y=y,
-            groups=self.data.groups,
+            groups=self.rows.groups,
         )
-
-
-def known_features(matrix: Floats, pairs: Pairs) -> NDArray[np.bool_]:
-    """(feature,): whether enough pairs have known values of two different rows."""
-    pairs = pairs.take(pairs.first != pairs.second)
-    known = ~np.isnan(matrix)
-    n_known = np.array(
-        [np.count_nonzero(column[pairs.first] & column[pairs.second]) for column in known.T]
-    )
-    enough: NDArray[np.bool_] = n_known >= max(1.0, _MIN_KNOWN_SHARE * len(pairs.first))
-    return enough | known.all(axis=0)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 import numpy as np
+from sklearn.base import clone
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.residuals import with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import update_offsets
 from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.neural.fitting import TrainedEnsemble
-from twinned.models.neural.problem import Scale, TrainingProblem
-from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, store_rows
+from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
+from twinned.models.resources import limit_threads
+from twinned.pairing.anchors import (
+    AnchorStrategy,
+    WeightStrategy,
+    as_anchor_strategy,
+    as_weight_strategy,
+    store_rows,
+)
 from twinned.pairing.pairs import PairStrategy
+from twinned.rows.training import VALIDATED, TrainingRows
 
 
 @dataclass(eq=False, repr=False)
@@ -111,39 +125,77 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         X,
         y,
         sample_weight=None,
-        X_val=None,
-        y_val=None,
+        *,
+        batch=None,
         y_lower=None,
         y_upper=None,
-        batch=None,
         y_std=None,
+        X_val=None,
+        y_val=None,
     ):
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
-        known = {"y_lower": y_lower, "y_upper": y_upper, "batch": batch, "y_std": y_std}
-        return self._fit_problem(X, y, sample_weight, X_val, y_val, **known)
+        return self._fit_problem(
+            X,
+            y,
+            sample_weight=sample_weight,
+            batch=batch,
+            y_lower=y_lower,
+            y_upper=y_upper,
+            y_std=y_std,
+            X_val=X_val,
+            y_val=y_val,
+        )
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
-        """Set the fitted attributes from trained networks, and store the anchors."""
+        """Set the fitted attributes from trained networks, and the fitted state."""
         super().set_networks(problem, ensemble)
-        table = problem.table
+        rows = problem.table
         self.n_pairs_ = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
-        strategy, rng = as_anchor_strategy(self.anchors), np.random.RandomState(problem.seed)
-        rows = store_rows(strategy, table.known, rng)
-        self._store_rows(table, table.take(rows), problem.learned_metric)
-        self.n_nearest_anchors_ = ensemble.n_nearest
+        rng = np.random.RandomState(problem.seed)
+        anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)
+        fitted = FittedTwin(
+            model=self.make_model(),
+            anchors=Anchors.of_rows(
+                rows.take(anchors),
+                censored_X=rows.censored_matrix,
+                scale=self.row_scale(),
+                learned_metric=problem.learned_metric,
+                n_jobs=self.n_jobs,
+            ),
+            anchor_strategy=as_anchor_strategy(self.anchors, ensemble.n_nearest),
+            weight_strategy=as_weight_strategy(self.weights),
+            budget=self._budget(),
+        )
         predicted = self.out_of_fold_prediction_
-        if predicted is not None and self.fitted_.uses_all_anchors_equally:
-            predicted = predicted[table.table_rows[rows]]
+        if predicted is not None:
+            predicted = predicted[fitted.anchors.table_rows]
             if np.isfinite(predicted).all():
-                self.set_out_of_fold(predicted)
-        self.set_offsets(table.offsets)
+                fitted = with_residuals(fitted, predicted)
+        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
 
-    def _make_model(self) -> NeuralDifferenceModel:
+    def make_model(self) -> NeuralDifferenceModel:
+        """The difference model of the trained networks."""
         return self.networks(NeuralDifferenceModel)
 
-    def _row_scale(self) -> Scale:
+    def row_scale(self) -> Scale:
+        """The scale of the features that the networks are trained on."""
         return Scale(*self._scale)
+
+    @property
+    def n_nearest_anchors_(self) -> int | None:
+        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
+        nearest = self.fitted_.nearest
+        return nearest[0] if self.anchors == "auto" and nearest else None
+
+    def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
+        """A twin of the same parameters, fitted to some of the rows of this one."""
+        twin = clone(self)
+        vars(twin).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        with limit_threads(twin.n_jobs):
+            problem = build_problem_of_rows(twin, rows)
+            twin.set_networks(problem, fit_problems([problem])[0])
+        return twin

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
@@ -25,7 +26,7 @@ from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices
 
 if TYPE_CHECKING:
-    from twinned.fitted.twin import Queries
+    from twinned.fitted.anchors import Queries
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)
@@ -37,6 +38,38 @@ _MAX_REFERENCE = 1000  # known rows that are predicted from the others
 _MIN_REFERENCE, _MAX_CANDIDATES = 50, 5_000_000  # of groups so large that fewer rows are predicted
 _JITTER = 1e-8
 _ROWS_PER_BLOCK = 1000
+
+
+class ClassStatistics(NamedTuple):
+    """What was measured of held-out rows of each class, in the order of `LABELS`; NaN without."""
+
+    rows: Floats  # (class,): their number
+    error: Floats  # (class,): root mean square error
+    coverage: Floats  # (class,): share of the rows within their prediction interval
+    confidence: float  # of these intervals
+
+    @classmethod
+    def of_rows(
+        cls, classes: Indices, errors: Floats, covered: Mask, confidence: float
+    ) -> ClassStatistics:
+        """From (row,) classes, errors, and whether the intervals contain y.
+
+        >>> covered = np.array([True, False, True])
+        >>> errors = np.array([3.0, 4.0, 1.0])
+        >>> ClassStatistics.of_rows(np.array([0, 0, 2]), errors, covered, 0.9).coverage
+        array([0.5, nan, 1. ])
+        """
+        sums = [
+            np.bincount(classes, weights=values, minlength=len(LABELS))
+            for values in (np.ones(len(classes)), errors**2, covered)
+        ]
+        with np.errstate(invalid="ignore"):
+            return cls(sums[0], np.sqrt(sums[1] / sums[0]), sums[2] / sums[0], confidence)
+
+    def table(self) -> pd.DataFrame:
+        """One row for each class, with the columns `rows`, `error` and `coverage`."""
+        columns = {"rows": self.rows, "error": self.error, "coverage": self.coverage}
+        return pd.DataFrame(columns, index=list(LABELS))
 
 
 class ApplicabilityDomain:
@@ -178,7 +211,7 @@ class ApplicabilityDomain:
 
 
 def applicability_columns(
-    domain: ApplicabilityDomain, queries: Queries, measured: dict[str, Any] | None
+    domain: ApplicabilityDomain, queries: Queries, measured: ClassStatistics | None
 ) -> dict[str, Any]:
     """Columns of the table of `applicability`.
 
@@ -188,8 +221,8 @@ def applicability_columns(
     columns: dict[str, Any] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
     if measured is not None:
         is_new = domain.has_new_category(queries.matrix)
-        for name in ("error", "coverage"):
-            columns[name] = np.where(is_new, np.nan, measured[name][classes])
+        columns["error"] = np.where(is_new, np.nan, measured.error[classes])
+        columns["coverage"] = np.where(is_new, np.nan, measured.coverage[classes])
     return columns
 
 

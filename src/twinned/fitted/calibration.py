@@ -1,8 +1,5 @@
 """Calibration: the scores of held-out rows, from which prediction intervals are made.
 
-A twin stores it as a dict of plain parts, its attribute `intervals_`, which is saved with it. The
-known rows of its neighbor features are then the anchors.
-
 Scores are in units of the error scale, the expected size of the error of a prediction. Without
 observed errors it is the standard deviation of the model. With out-of-fold errors, extremely
 randomized trees are fitted to their size: from the features of a row, from the prediction and its
@@ -15,26 +12,15 @@ the paper's sets and on the tables of `benchmarks/tables.py`.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned.fitted.quantiles import (
-    ScoreDistribution,
-    check_confidence,
-    likelihood_ratio,
-    tails,
-    weighted_quantiles,
-)
+from twinned.fitted.quantiles import ScoreDistribution
 from twinned.models.learned_metric import learn_metric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, column_list, is_numeric_dtype, is_table, to_numeric
@@ -85,18 +71,17 @@ class NeighborFeatures:
 
     @classmethod
     def of(
-        cls, X: object, y: Floats, model: object = None, metric: str = "euclidean"
+        cls, X: object, y: Floats, categorical: Sequence[int] = (), metric: str = "euclidean"
     ) -> NeighborFeatures:
-        """By all numeric columns, by their type in the table; see `encode_table`.
+        """By all numeric columns, by their type in the table.
 
-        Those that are categorical for the fitted model are codes. With `metric="learned"`, the
-        metric is learned from these rows.
+        `categorical` columns are codes of categories. With `metric="learned"`, the metric is
+        learned from these rows.
         """
         check_choice("metric", metric, ["euclidean", LEARNED])
-        # a twin may treat columns as categorical whatever their type
-        schema, numeric = getattr(model, "schema_", None), numeric_columns(X)
-        codes = [] if schema is None else [j for j in numeric if j in schema.categorical]
-        columns = [j for j in numeric if j not in codes]
+        numeric = numeric_columns(X)
+        codes = [column for column in numeric if column in categorical]
+        columns = [column for column in numeric if column not in codes]
         is_learned = metric == LEARNED and len(columns) > 0
         learned = learn_metric(numeric_features(X, columns), y) if is_learned else None
         return cls(X, y, columns, learned, codes)
@@ -195,47 +180,13 @@ def count_scale_features(n_columns: int, n_codes: int = 0) -> int:
     return 2 + n_codes + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
 
 
-def predict_with_std(model, X):
-    """(n,) predictions of a single-output model and their standard deviations; ones without.
-
-    Those of a twin are raw, also where it stores a calibration.
-    """
-    if has_std(model):
-        raw = getattr(model, "predict_raw", partial(model.predict, return_std=True))
-        mean, std = (np.asarray(part, dtype=float) for part in raw(X))
-    else:
-        mean = np.asarray(model.predict(X), dtype=float)
-        std = np.ones_like(mean)
-    if mean.ndim != 1:
-        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
-    return mean, std
-
-
-def is_twin(model: object) -> bool:
-    """Whether a fitted model encodes tables."""
-    return hasattr(model, "encode")
-
-
-def encode_table(model: Any, X: Any) -> Any:
-    """The matrix of encoded features of a fitted twin; the table as it is for another model."""
-    return model.encode(X).matrix if is_twin(model) else X
-
-
-def has_std(model):
-    """Whether `predict` has the parameter `return_std`; of a pipeline, that of its last step."""
-    while isinstance(model, Pipeline):
-        model = model.steps[-1][1]
-    return "return_std" in inspect.signature(model.predict).parameters
-
-
-def std_floor(model: object, std: Floats) -> float:
+def std_floor(std: Floats, known_y: Floats | None = None) -> float:
     """The constant that is added to every standard deviation.
 
     For a twin, a small fraction of the standard deviation of its known values: it does not depend
     on the calibration rows, so the coverage is exact. For another model, a small fraction of the
     mean standard deviation.
     """
-    known_y = getattr(getattr(model, "twin_", model), "anchors_y_", None)
     if known_y is not None and np.std(known_y) > 0:
         return _FLOOR_OF_TARGET * float(np.std(known_y))
     return RELATIVE_FLOOR * float(np.mean(std))
@@ -269,10 +220,7 @@ def numeric_features(X: object, columns: list[int]) -> Floats:
 # --- calibration ---
 
 
-Parts = dict[str, Any]  # of a calibration, as a twin stores them
-
-
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Scores of held-out rows and the error scale in units of which they are.
 
@@ -282,36 +230,19 @@ class Calibration:
     scores: Floats  # (score,), sorted in increasing order
     scale: ErrorScale
     neighbors: NeighborFeatures
-    rows: Indices | None = None  # (score,): among the known rows of the neighbor features
-    settings: str = ""  # fingerprint of the settings of the twin that stores it
-
-    def __post_init__(self) -> None:
-        order = np.argsort(self.scores, kind="stable")
-        self.scores = self.scores[order]
-        self.rows = None if self.rows is None else self.rows[order]
+    rows: Indices | None = None  # (score,): among the anchors; None where they are others
 
     @classmethod
-    def from_dict(cls, parts: Parts, anchors_X: Floats, anchors_y: Floats) -> Calibration:
-        """The calibration of a twin with these anchors, from the parts that it stores."""
-        names = [field.name for field in fields(ErrorScale) if field.name in parts]
-        scale = ErrorScale(**{name: parts[name] for name in names})
-        metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
-        columns = parts["columns"].tolist(), metric, parts["codes"].tolist()
-        neighbors = NeighborFeatures(anchors_X, anchors_y, *columns)
-        return cls(parts["scores"], scale, neighbors, parts["rows"], parts["settings"])
-
-    def to_dict(self) -> Parts:
-        """The parts without the known rows."""
-        learned = self.neighbors.learned
-        return {
-            **vars(self.scale),
-            "columns": np.array(self.neighbors.columns, dtype=np.intp),
-            "codes": np.array(self.neighbors.codes, dtype=np.intp),
-            "metric": None if learned is None else tuple(learned),
-            "scores": self.scores,
-            "rows": self.rows,
-            "settings": self.settings,
-        }
+    def of_scores(
+        cls,
+        scores: Floats,
+        scale: ErrorScale,
+        neighbors: NeighborFeatures,
+        rows: Indices | None = None,
+    ) -> Calibration:
+        """From scores in any order, and their rows among the anchors."""
+        order = np.argsort(scores, kind="stable")
+        return cls(scores[order], scale, neighbors, None if rows is None else rows[order])
 
     def error_scale(self, X: object, mean: Floats, std: Floats) -> Floats:
         """(n,) expected size of errors of rows with these predictions.
@@ -345,99 +276,22 @@ class Calibration:
         """The number of held-out rows."""
         return len(self.scores)
 
-    def ends(self, confidence: float) -> Floats:
-        """(2,): scores at the ends of intervals."""
-        return self.distribution.quantile(tails(check_confidence(confidence, self.n_rows)))
-
-    def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
-        """(n, 2): lower and upper ends, beyond which y is equally likely."""
-        return mean[:, None] + scale[:, None] * self.ends(confidence)
-
-    def weighted_interval(
-        self, mean: Floats, scale: Floats, confidence: float, *features: Floats
-    ) -> Floats:
-        """(n, 2): ends for rows of another distribution; see `twinned.fitted.quantiles`.
-
-        `features` are those of the rows, of the anchors and of that distribution, (row, encoded).
-        """
-        level = check_confidence(confidence, self.n_rows)
-        if self.rows is None:
-            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
-        queries, anchors, shifted = features
-        calibrated = anchors[self.rows]
-        ratio = likelihood_ratio(calibrated, shifted)
-        known, own, (_, upper) = ratio(calibrated), ratio(queries), tails(level)
-        low = -weighted_quantiles(-self.scores[::-1], known[::-1], own, upper)
-        high = weighted_quantiles(self.scores, known, own, upper)
-        return mean[:, None] + scale[:, None] * np.column_stack([low, high])
-
-
-def stored_calibration(twin: Any) -> Calibration:
-    """The calibration that a twin stores, where its settings have not changed since."""
-    if twin.intervals_["settings"] != _fingerprint(twin):
-        raise ValueError(
-            "The anchors, weights or symmetric of the twin have changed since its intervals "
-            "were calibrated; calibrate again with twinned.cross_conformal."
+    def with_known_rows(self, X: Floats, y: Floats) -> Calibration:
+        """The same scores, with the neighbor features of these known rows."""
+        neighbors = self.neighbors
+        return replace(
+            self,
+            neighbors=NeighborFeatures(X, y, neighbors.columns, neighbors.learned, neighbors.codes),
         )
-    return Calibration.from_dict(twin.intervals_, twin.anchors_X_, twin.anchors_y_)
 
 
-def store_calibration(twin: Any, calibration: Calibration, groups: Indices | None = None) -> None:
-    """Store a calibration in a twin whose anchors are its known rows, and learn its metric.
-
-    `groups` (row,) are those of the known rows, where the twin does not have them.
-    """
-    name, neighbors = type(twin).__name__, calibration.neighbors
-    try:
-        X, y = twin.anchors_X_[:, neighbors.columns], np.asarray(twin.anchors_y_)
-    except AttributeError:
-        raise ValueError(f"Only a twin can store intervals, not {name}.") from None
-    anchors = _anchor_of_rows(X, y, neighbors) if y.ndim == 1 else None
-    if anchors is None:
-        raise ValueError(
-            f"Only a twin whose anchors are these {len(neighbors.y)} rows can store their scores; "
-            f"{name} has {len(y)} anchors, or different ones."
-        )
-    rows = None if calibration.rows is None else anchors[calibration.rows]
-    if groups is not None:
-        twin.set_groups(groups[np.argsort(anchors)])
-    twin.store_intervals(replace(calibration, rows=rows, settings=_fingerprint(twin)).to_dict())
-
-
-def _anchor_of_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:
-    """The anchor (X, y) of each row of the neighbor features; None where they are not the same."""
-    both = [np.column_stack([X, y]), np.column_stack([neighbors.values, neighbors.y])]
-    first, second = (np.lexsort(side.T) for side in both)
-    if not np.array_equal(both[0][first], both[1][second], equal_nan=True):
+def find_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:
+    """The row (X, y) of each known row of neighbor features; None where they are not the same."""
+    rows = np.column_stack([X[:, neighbors.columns], y])
+    known = np.column_stack([neighbors.values, neighbors.y])
+    first, second = np.lexsort(rows.T), np.lexsort(known.T)
+    if not np.array_equal(rows[first], known[second], equal_nan=True):
         return None
-    anchors = np.empty(len(y), dtype=np.intp)
-    anchors[second] = first
-    return anchors
-
-
-def _fingerprint(twin: Any) -> str:
-    """Digest of the parameters that change predictions without a fit."""
-    return hashlib.sha256(_content([twin.anchors, twin.weights, twin.symmetric])).hexdigest()
-
-
-def _content(value: object) -> bytes:
-    """Bytes of a parameter: by its values, independent of how it is printed."""
-    if isinstance(value, BaseEstimator):
-        parameters = sorted(value.get_params(deep=False).items())
-        return type(value).__qualname__.encode() + _content(parameters)
-    if isinstance(value, np.ndarray | list | tuple) and _is_numeric(value):
-        array = np.ascontiguousarray(value, dtype=np.float64)
-        return repr(array.shape).encode() + array.tobytes()
-    if isinstance(value, list | tuple):
-        return b"[" + b"".join(map(_content, value)) + b"]"
-    if callable(value):  # a function has no values; its name is all that can be compared
-        named = value if inspect.isroutine(value) or inspect.isclass(value) else type(value)
-        return named.__qualname__.encode()
-    return f"{type(value).__name__}={value!r};".encode()
-
-
-def _is_numeric(value: object) -> bool:
-    try:
-        return np.asarray(value).dtype.kind in "fiub"
-    except ValueError:  # rows of different lengths
-        return False
+    found = np.empty(len(y), dtype=np.intp)
+    found[second] = first
+    return found

@@ -10,8 +10,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from twinned.fitted.adjustments import attribute
-from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
+from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.blocks import AnchorEstimates
+from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import difference
 from twinned.rows.batches import BatchOffsets
 from twinned.rows.folds import distinct_rows
@@ -36,16 +37,14 @@ def tabulate_comparables(
     *,
     query_labels: list[Any] | None = None,
     features: list[str] | None = None,
-    target: TargetTransform = IDENTITY,
 ) -> pd.DataFrame:
     """The `n` comparable cases of each query, with their distances by a metric, and all others.
 
     With labels, they are those of the user's rows. With the names of the features, there are also
-    columns of what each feature adds to the differences. With a transformed target, all values are
-    in units of y.
+    columns of what each feature adds to the differences. All values are in units of y.
     """
     anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
-    known_y = target.invert_known(anchors.targets + fitted.anchor_offsets[:, None])
+    known_y = fitted.known_y.reshape(len(anchors), -1)
     copies = distinct_rows(np.column_stack([anchors.X, anchors.targets, fitted.anchor_offsets]))
     if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
         copies = (np.arange(len(anchors)),) * 2
@@ -53,15 +52,15 @@ def tabulate_comparables(
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
         return tabulate_estimates(rows, block, known_y, n, *copies)
 
-    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric, target.invert)
+    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
     if fitted.batches is not None:
-        own = np.zeros(len(queries)) if queries.offset is None else queries.offset
-        table.insert(3, "offset", offset_differences(fitted, own, table, target))
+        offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
+        table.insert(3, "offset", offset_differences(fitted, offset, table))
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
-        parts.append(pd.DataFrame(_adjustments(fitted, queries, table, target), columns=names))
+        parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
         is_other, anchor = table["anchor"] < 0, table["anchor"].to_numpy()
         labels = pd.Series(anchor_labels).take(anchor).array
@@ -71,17 +70,16 @@ def tabulate_comparables(
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def offset_differences(
-    fitted: FittedTwin, own: Floats, table: pd.DataFrame, target: TargetTransform
-) -> Floats:
+def offset_differences(fitted: FittedTwin, offset: Floats, table: pd.DataFrame) -> Floats:
     """(row of the table,): what the batch of the query adds to the value of the anchor.
 
-    `own` are the offsets of the queries (query,).
+    `offset` (query,) are the offsets of the queries.
     """
     anchor, known_y = table["anchor"].to_numpy(), table["anchor_y"].to_numpy()
-    added = own[table["query"]] - fitted.anchor_offsets[anchor]
-    offset: Floats = target.invert(target.apply(known_y) + added) - known_y
-    return np.where(anchor < 0, np.nan, offset)
+    added = offset[table["query"]] - fitted.anchor_offsets[anchor]
+    target = fitted.target
+    difference: Floats = target.invert(target.apply(known_y) + added) - known_y
+    return np.where(anchor < 0, np.nan, difference)
 
 
 def tabulate_estimates(
@@ -153,9 +151,7 @@ def _merge_copies(block: AnchorEstimates, first: Indices, codes: Indices) -> Anc
     return AnchorEstimates(block.indices[:, first], estimates, weights, block.distances[:, first])
 
 
-def _adjustments(
-    fitted: FittedTwin, queries: Queries, table: pd.DataFrame, target: TargetTransform
-) -> Floats:
+def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
     """(row of the table of comparables, feature): what each feature adds to the difference.
 
     They are NaN for all other cases.
@@ -168,6 +164,7 @@ def _adjustments(
     first = replace(queries, matrix=queries.matrix[query])
     second = replace(queries, matrix=fitted.anchors.X[anchor])
     known_y, estimates = table[["anchor_y", "estimate"]].to_numpy().T
+    target = fitted.target
     if fitted.batches is not None:  # in the batch of the query
         known_y = known_y + table["offset"].to_numpy()
     differences = difference(target.apply(estimates), target.apply(known_y))
@@ -259,17 +256,14 @@ class ComparableCases:
 
 
 def find_comparables(
-    twin: Any, target: TargetTransform, X: Any, n: int, batch: Any = None, adjustments: bool = True
+    twin: Any, X: Any, n: int, *, batch: Any = None, adjustments: bool = True
 ) -> list[ComparableCases]:
-    """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
-
-    Of a transformed target, all values are in units of y.
-    """
+    """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them."""
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X, batch=batch)
-    table = tabulate_comparables(fitted, queries, n, LEARNED, target=target)
+    table = tabulate_comparables(fitted, queries, n, LEARNED)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
-        by_feature = _adjustments(fitted, queries, table, target)
+        by_feature = _adjustments(fitted, queries, table)
     return group_cases(table, by_feature, fitted.anchors, names, fitted.batches)
 
 

@@ -19,15 +19,11 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from twinned.fitted.calibration import Calibration
-from twinned.fitted.twin import FittedTwin, Queries
 from twinned.models.gaussian_process import KERNELS
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
-# The anchors whose estimates are the functions; of more, a fixed random subset.
-_MAX_ANCHORS = 200
 # Root mean square error of held-out rows in units of the spread of the anchors' estimates: medians
 # over tables are 1.6 for 30 rows and 2.5 for 100 (`benchmarks/results/joint_errors.md`).
 SPREAD_FACTOR = 2.0
@@ -152,54 +148,3 @@ def probability_positive(mean: Floats, std: Floats) -> Floats:
 def _kernel(first: Floats, second: Floats) -> Floats:
     """(first, second): the correlation of the process at scaled rows."""
     return KERNELS["matern"](cdist(first, second, "sqeuclidean"))[0]
-
-
-# --- of a fitted twin -----------------------------------------------------------------------------
-
-
-def predict_error(
-    fitted: FittedTwin, queries: Queries, calibration: Calibration | None
-) -> tuple[Floats, Floats]:
-    """(query,): the prediction and the standard deviation of its error."""
-    targets = fitted.anchors.targets
-    if fitted.anchors.y.ndim > 1:
-        raise ValueError(f"Joint samples need a single output, but y has {targets.shape[1]}.")
-    if calibration is None:
-        mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
-        return mean, SPREAD_FACTOR * std
-    mean, scale = predict_scale(fitted, queries, calibration)
-    return mean, calibration.std(scale)
-
-
-def predict_scale(
-    fitted: FittedTwin, queries: Queries, calibration: Calibration
-) -> tuple[Floats, Floats]:
-    """(query,): the prediction and its error scale, which includes the error of the offset."""
-    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
-    if queries.offset is None or queries.offset_std is None or fitted.batches is None:
-        return mean, calibration.error_scale(queries.matrix, mean, std)
-    scale = calibration.error_scale(queries.matrix, mean - queries.offset, std)
-    # the offset has the same error for all rows of a batch, also for those with little noise
-    error = np.maximum(calibration.std(scale), 1e-9 * (fitted.batches.within + 1e-290))
-    return mean, scale * np.hypot(1.0, queries.offset_std / error)
-
-
-def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
-    """What the correlations of the errors of queries are computed from."""
-    anchors, n_anchors = fitted.anchors, len(fitted.anchors)
-    functions: Indices = np.arange(n_anchors)
-    if n_anchors > _MAX_ANCHORS:
-        functions = np.sort(np.random.RandomState(0).permutation(n_anchors)[:_MAX_ANCHORS])
-    deviations = fitted.deviations(queries, functions)
-    process = MetricProcess(anchors.features, anchors.metric)
-    return ErrorFeatures.of(deviations, queries.encode().features, process)
-
-
-def predict_jointly(
-    fitted: FittedTwin, queries: Queries, calibration: Calibration | None
-) -> JointPrediction:
-    """The joint distribution of y at the queries."""
-    if len(queries) > MAX_ROWS:
-        raise ValueError(f"X has {len(queries)} rows; joint samples have at most {MAX_ROWS}.")
-    mean, std = predict_error(fitted, queries, calibration)
-    return JointPrediction(mean, std, error_features(fitted, queries).correlation())

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinned.fitted.twin import FittedTwin, Queries
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds
@@ -66,12 +65,6 @@ class TargetTransform(NamedTuple):
         if self.scaling is not None:
             return self.scaling.slope(y)
         return y if self.is_log else np.ones_like(y)
-
-    def predict(self, fitted: FittedTwin, queries: Queries) -> Floats:
-        """(query, output): the weighted means of the estimates from the anchors in units of y."""
-        if self == IDENTITY:
-            return fitted.predict(queries)[0]
-        return fitted.predict_mean_of(self.invert, queries)
 
     def invert_mean(self, predicted: Floats, y: Floats) -> Floats:
         """(row,): out-of-fold predictions in units of y, from those of the fitted target y.

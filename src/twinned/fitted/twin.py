@@ -3,230 +3,53 @@
 A prediction selects the anchors of each query, predicts the differences to them by the fast path
 of the model or from pairs, adds the known values, and combines the estimates.
 
-Where out-of-fold errors of the anchors are known, that is the prediction f(a) of the model. The
+Where out-of-fold residuals of the anchors are known, that is the prediction f(a) of the model. The
 estimate from an anchor b is then y(b) + f(a) − g(b), where g(b) is the out-of-fold prediction of b,
-by a model that was not fitted to it: f(a) plus the error of b. So the estimates differ as much as
-the model errs, and where errors of neighbors are alike, near anchors have more weight.
+by a model that was not fitted to it: f(a) plus the residual of b. So the estimates differ as much as
+the model errs, and where residuals of neighbors are alike, near anchors have more weight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.fitted.applicability import ApplicabilityDomain
-from twinned.models.learned_metric import learn_metric
+from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.prediction import Prediction
+from twinned.fitted.sampling import ErrorFeatures, MetricProcess
+from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
 from twinned.pairing.anchors import (
-    N_NEAREST,
     AllAnchors,
     AnchorStrategy,
-    EqualRows,
     GPWeights,
     UniformWeights,
     WeightStrategy,
-    clearly_lowest,
-    weigh_replicates,
 )
-from twinned.pairing.differences import (
-    check_anchor_weights,
-    combine,
-    draw_loops,
-    estimate,
-    loop_sum,
-)
+from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.batches import BatchOffsets
-from twinned.rows.folds import Folds
-from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.training import TrainingRows
+
+if TYPE_CHECKING:
+    from twinned.fitted.applicability import ClassStatistics
 
 Result = TypeVar("Result")
-Transform = Callable[[Floats], Floats]  # of values of the fitted target, element by element
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
-# Powers of local weights that are compared, and the number of rows by which they are.
-_POWERS, _MAX_COMPARED = (0.0, 1.0, 2.0, 4.0), 1000
-
-
-class RowScale(Protocol):
-    """Scale of encoded rows, for a model that is fitted to scaled features."""
-
-    def transform(self, rows: Rows) -> Rows: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """Validated rows to predict, encoded block by block, as indicators take much memory."""
-
-    schema: TableSchema
-    scale: RowScale | None
-    matrix: Floats  # (query, feature), with categories as codes
-    # (query,): offset of the batch and its standard error; None without batches
-    offset: Floats | None = None
-    offset_std: Floats | None = None
-
-    def take(self, rows: slice | Indices) -> Rows:
-        """Encoded rows, as the model sees them."""
-        encoded = self.schema.to_rows(self.matrix[rows])
-        return encoded if self.scale is None else self.scale.transform(encoded)
-
-    def encode(self) -> Rows:
-        """All rows, encoded."""
-        return self.take(slice(None))
-
-    def __len__(self) -> int:
-        return len(self.matrix)
-
-
-@dataclass(frozen=True, eq=False)
-class Anchors:
-    """Known rows from which queries are predicted; what is derived from them is made once."""
-
-    schema: TableSchema
-    X: Floats  # (anchor, feature), with categories as codes
-    y: Floats  # (anchor,) or (anchor, output)
-    weights: Floats | None = None  # (anchor,)
-    labels: list[Hashable] | None = None  # of the rows in the training table
-    scale: RowScale | None = None
-    censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
-    fitted_metric: LearnedMetric | None = None  # where it was learned before
-    n_jobs: int | None = None  # of neighbor searches
-    groups: Indices | None = None  # (anchor,): codes of groups that are held out together
-    batch: Indices | None = None  # (anchor,): codes of batches, whose offsets y does not have
-    # neighbor indices by metric, as needed, and the model that was last bound to the anchors
-    indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
-    models: list[Any] = field(default_factory=list, init=False)
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    @property
-    def targets(self) -> Floats:
-        """(anchor, output)."""
-        return self.y.reshape(len(self.y), -1)
-
-    def take(self, rows: Indices) -> Anchors:
-        """Some of the anchors."""
-        names = "X", "y", "weights", "groups", "batch"
-        parts = ((name, vars(self)[name]) for name in names)
-        taken: dict[str, Any] = {name: part if part is None else part[rows] for name, part in parts}
-        return replace(self, **taken, labels=self.labels and [self.labels[i] for i in rows])
-
-    @cached_property
-    def rows(self) -> Rows:
-        """Encoded anchors, as the model sees them."""
-        return Queries(self.schema, self.scale, self.X).take(slice(None))
-
-    @cached_property
-    def features(self) -> Floats:
-        """(anchor, encoded feature)."""
-        return self.rows.features
-
-    @property
-    def measured_features(self) -> Floats:
-        """(row, encoded feature): the anchors and, after them, censored rows of the fit."""
-        if self.censored_X is None:
-            return self.features
-        censored = Queries(self.schema, self.scale, self.censored_X).encode()
-        return np.concatenate([self.features, censored.features])
-
-    @cached_property
-    def metric(self) -> LearnedMetric:
-        """The learned metric, of the fit or else of the anchors, when it is first needed."""
-        return self.fitted_metric or learn_metric(self.features, self.y, self.weights)
-
-    @property
-    def known_metric(self) -> LearnedMetric | None:
-        """The learned metric, if it has been learned."""
-        return vars(self).get("metric", self.fitted_metric)
-
-    @cached_property
-    def domain(self) -> ApplicabilityDomain:
-        """The applicability domain."""
-        details = self.metric, self.y, self.schema.categorical, self.groups
-        return ApplicabilityDomain(self.X, self.features, *details)
-
-    @cached_property
-    def equal_rows(self) -> EqualRows:
-        """The anchors that equal rows to predict."""
-        return EqualRows(self.X)
-
-    def index(self, metric: str) -> NeighborIndex:
-        """The neighbor index for a metric."""
-        if metric not in self.indices:
-            learned = self.metric if metric == LEARNED else None
-            self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
-        return self.indices[metric]
-
-
-@dataclass(frozen=True, eq=False)
-class LocalErrors:
-    """Out-of-fold errors of the anchors, and how well those of other anchors predict them.
-
-    Only the training rows of the fold of an anchor are used: errors of the same fold are those of
-    the same model, and alike also where the model that is fitted to all rows does not err so.
-    """
-
-    anchors: Anchors
-    errors: Floats  # (anchor,) or (anchor, output)
-    folds: Folds  # of the anchors
-
-    @cached_property
-    def held_out(self) -> Indices:
-        """The anchors that a fold holds out."""
-        return np.sort(np.concatenate([held_out for _, held_out in self.folds]))
-
-    @cached_property
-    def scaled(self) -> Floats:
-        """(anchor, encoded feature): in length scales of the process of the learned metric."""
-        return self.anchors.metric.in_length_scales(self.anchors.features)
-
-    def shares(self, power: float, rows: Indices) -> Floats:
-        """(row, anchor) weights of `GPWeights` at these anchors, which sum to one.
-
-        They are 0 for an anchor that no fold holds out.
-        """
-        noise, weight = self.anchors.metric.noise, self.anchors.weights
-        weights = GPWeights(power).weigh(distance_matrix(self.scaled[rows], self.scaled), noise)
-        is_used = np.zeros(weights.shape, dtype=bool)
-        for training, held_out in self.folds:
-            is_used[np.ix_(np.isin(rows, held_out), training)] = True
-        weights = weights * is_used * (1.0 if weight is None else weight)
-        return weights / np.maximum(weights.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-
-    def predict(self, power: float, rows: Indices | None = None) -> Floats:
-        """(row,) or (row, output): weighted means of the errors, at all or these anchors."""
-        rows = np.arange(len(self.errors)) if rows is None else rows
-        blocks = np.array_split(rows, -(-len(rows) // _MAX_COMPARED))
-        return np.concatenate([self.shares(power, block) @ self.errors for block in blocks])
-
-    def best_power(self) -> float:
-        """The power of the weights that predict the errors clearly best; 0 for equal ones."""
-        weight = self.anchors.weights
-        rows = np.random.RandomState(0).permutation(self.held_out)[:_MAX_COMPARED]
-        remaining = [self.errors[rows] - self.predict(power, rows) for power in _POWERS]
-        weight = None if weight is None else weight[rows]
-        return _POWERS[clearly_lowest(remaining, self.scaled[rows], weight)]
-
-    def best_nearest(self, power: float, nearest: Floats) -> int | None:
-        """The number of nearest anchors whose out-of-fold predictions are clearly the best.
-
-        `nearest` (number, anchor, …) are those of `N_NEAREST`. None is all anchors, with weights of
-        a power.
-        """
-        rows, known = self.held_out, self.anchors.take(self.held_out)
-        errors = [self.errors[rows] - self.predict(power, rows)]
-        errors += [known.y - each[rows] for each in nearest]
-        return (None, *N_NEAREST)[clearly_lowest(errors, known.X, known.weights)]
+# The anchors whose estimates correlate the errors of queries; of more, a fixed random subset.
+_MAX_CORRELATING = 200
 
 
 def check_predictions(values: Floats) -> Floats:
@@ -240,166 +63,6 @@ def check_predictions(values: Floats) -> Floats:
     return values
 
 
-class AnchorEstimates(NamedTuple):
-    """The estimates of the anchors of some queries."""
-
-    indices: Indices  # (query, anchor)
-    estimates: Floats  # (query, anchor, output), the mean over members
-    weights: Floats  # (query, anchor), which sum to one
-    distances: Floats  # (query, anchor)
-
-
-@dataclass(frozen=True, eq=False)
-class QueryBlock:
-    """Queries that are predicted at once, and their anchors."""
-
-    twin: FittedTwin
-    rows: slice  # of all queries
-    matrix: Floats  # (query, feature), with categories as codes
-    encoded: Rows
-    anchored: AnchoredModel | None  # the fast path of the model
-    reduces: bool  # whether the fast path returns moments
-    variance: bool  # whether the standard deviation is needed
-    offset: Floats  # (query, 1): of the batch of each query
-    indices: Indices | None = None  # (query, anchor); None stands for all anchors
-    nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
-
-    @property
-    def anchor_indices(self) -> Indices:
-        """(query, anchor)."""
-        if self.indices is not None:
-            return self.indices
-        n_anchors = len(self.twin.anchors)
-        return np.broadcast_to(np.arange(n_anchors), (len(self.encoded), n_anchors))
-
-    @cached_property
-    def estimates(self) -> Floats:
-        """(member, query, anchor, output): the estimate of each anchor by each member.
-
-        Where pairs are built, many anchors are split into blocks.
-        """
-        twin, anchors, indices = self.twin, self.twin.anchors, self.indices
-        if self.anchored is not None and self.anchored.supports(self.encoded):
-            differences = self.anchored.differences(self.encoded, indices, n_jobs=twin.n_jobs)
-        else:
-            rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
-            per_block = max(1, twin.pairs_per_block // len(self.encoded))
-            queries = self.encoded.take(np.s_[:, None])
-            parts = [
-                twin.model.differences(queries, rows.take(np.s_[:, part]))
-                for part in row_blocks(rows.numeric.shape[1], per_block)
-            ]
-            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        targets = anchors.targets if indices is None else anchors.targets[indices]
-        if twin.batches is not None:
-            targets = targets + self.offset[:, None]
-        return estimate(differences, targets)
-
-    @cached_property
-    def moments(self) -> tuple[Floats, Floats]:
-        """(query, output): mean and standard deviation of the estimates by differences."""
-        twin, anchored = self.twin, self.anchored
-        if self.reduces and anchored is not None and anchored.supports(self.encoded):
-            mean, variance = anchored.moments(
-                self.encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
-            )
-            return mean + self.offset, mean if variance is None else np.sqrt(variance)
-        return combine(self.estimates, twin.model.member_weights, self.weights)
-
-    def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:
-        """(query, anchor, output): the estimate from each anchor, transformed.
-
-        That of an anchor that equals the query is its value, as the model is fitted to it. Where
-        weights are equal, the estimates from the others are moved, so that the mean is the same.
-        """
-        twin = self.twin
-        if twin.errors is None:
-            return transform(twin.mean_of_members(self.estimates))
-        estimates = transform(self.moments[0][:, None] + twin.errors)
-        (queries, anchors), targets = self._matches, twin.anchors.targets
-        if twin.is_local:
-            estimates[queries, anchors] = transform(targets[anchors] + self.offset[queries])
-        elif len(queries):
-            shares = self.anchor_shares
-            is_other = np.ones(shares.shape, dtype=bool)
-            is_other[queries, anchors] = False
-            for query in np.unique(queries):
-                own, share, others = estimates[query], shares[query], is_other[query]
-                if rest := share[others].sum():
-                    moved = own[~others] - transform(targets[~others] + self.offset[query])
-                    own[~others] -= moved
-                    own[others] += share[~others] @ moved / rest
-        return estimates
-
-    @cached_property
-    def _matches(self) -> tuple[Indices, Indices]:
-        """(match,): queries and the anchors that equal them."""
-        return self.twin.anchors.equal_rows.match(self.matrix)
-
-    @cached_property
-    def weights(self) -> Floats | None:
-        """(query, anchor) weights of the differences, or None where all are equal."""
-        twin, strategy = self.twin, self.twin.weight_strategy
-        sample_weights = twin.anchors.weights
-        is_uniform = isinstance(strategy, UniformWeights)
-        if is_uniform and sample_weights is None:
-            return None
-        indices, weights = self.anchor_indices, None
-        if isinstance(strategy, GPWeights):
-            weights = self._process_weights(strategy)
-        elif not is_uniform:
-            mean = twin.squeeze(twin.mean_of_members(self.estimates))
-            weights = check_anchor_weights(strategy(self.distances(), mean, indices), indices.shape)
-        if sample_weights is None:
-            return weights
-        of_anchors = sample_weights[indices] * (1.0 if weights is None else weights)
-        return check_anchor_weights(of_anchors, indices.shape)
-
-    def _process_weights(self, strategy: GPWeights) -> Floats:
-        """(query, anchor) weights by the process of the learned metric."""
-        metric = self.twin.anchors.metric
-        return strategy.weigh(self.distances_after(metric.in_length_scales), metric.noise)
-
-    @property
-    def shares(self) -> Floats:
-        """(query, anchor) weights of the differences, which sum to one."""
-        weights = np.ones(self.anchor_indices.shape) if self.weights is None else self.weights
-        return weights / weights.sum(axis=1, keepdims=True)
-
-    @property
-    def anchor_shares(self) -> Floats:
-        """(query, anchor) weights of the estimates from the anchors, which sum to one."""
-        twin, shares = self.twin, self.shares
-        if twin.local_weights is not None:
-            shares = shares * self._process_weights(twin.local_weights)
-            shares = shares / shares.sum(axis=1, keepdims=True)
-        if not twin.replicate_correlation:
-            return shares
-        return weigh_replicates(shares, *self._matches, twin.replicate_correlation)
-
-    def distances(self, metric: str | None = None) -> Floats:
-        """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
-        nearest = self.twin.nearest
-        if self.nearest_distances is not None and nearest and metric in (None, nearest[1]):
-            return self.nearest_distances
-        if metric == LEARNED:
-            return self.distances_after(self.twin.anchors.metric.transform)
-        return self.distances_after(lambda features: features, metric or "euclidean")
-
-    def distances_after(
-        self, transform: Callable[[Floats], Floats], metric: str = "euclidean"
-    ) -> Floats:
-        """(query, anchor) distances of transformed features."""
-        queries, anchors = transform(self.encoded.features), transform(self.twin.anchors.features)
-        if self.indices is None:
-            return distance_matrix(queries, anchors, metric)
-        parts = [
-            distance_matrix(query[None], anchors[indices], metric)
-            for query, indices in zip(queries, self.indices, strict=True)
-        ]
-        return np.concatenate(parts)
-
-
 @dataclass(frozen=True, eq=False)
 class FittedTwin:
     """A difference model, anchors, and how they are selected and weighted: the result of a fit.
@@ -409,44 +72,87 @@ class FittedTwin:
 
     model: DifferenceModel
     anchors: Anchors
-    anchor_strategy: AnchorStrategy
-    weight_strategy: WeightStrategy | GPWeights
-    budget: MemoryBudget
-    n_jobs: int | None = None
-    # (anchor, output): y minus out-of-fold prediction, where all anchors are used. Their mean over
-    # the rows of the fit is zero, so that with equal weights the model is not changed.
-    errors: Floats | None = None
-    # Weights of the estimates with these errors, None for equal ones, and the correlation by which
-    # anchors that equal the query have more weight.
+    anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
+    weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
+    budget: MemoryBudget = MemoryBudget(None, None)
+    # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
+    # equal weights. So the model is not changed by their mean.
+    residuals: Floats | None = None
+    # Weights of the estimates with these residuals, None for equal ones, and the correlation by
+    # which anchors that equal the query have more weight.
     local_weights: GPWeights | None = None
     replicate_correlation: float = 0.0
     batches: BatchOffsets | None = None  # whose codes are those of the anchors
+    # (anchor,): coefficients of the process of the learned metric, whose sum is the expected error
+    # of the model by anchors that were added to batches
+    error_coefficients: Floats | None = None
+    target: TargetTransform = IDENTITY
+    calibration: Calibration | None = None  # of prediction intervals
+    applicability: ClassStatistics | None = None  # measured of the classes of applicability
+
+    @property
+    def schema(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self.anchors.schema
+
+    @property
+    def n_jobs(self) -> int | None:
+        """The number of threads, as `n_jobs` of an estimator."""
+        return self.budget.n_jobs
 
     @property
     def is_local(self) -> bool:
-        """Whether the weights of the estimates depend on the query, where there are errors."""
+        """Whether the weights of the estimates depend on the query, where there are residuals."""
         return self.local_weights is not None or self.replicate_correlation > 0
 
     # --- results ------------------------------------------------------------------------------
 
-    def predict(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
+    def predict(
+        self, queries: Queries, *, of: str = "measurement", y_std: object = None
+    ) -> Prediction:
+        """The predictive distribution of each query.
+
+        `of` and `y_std` are as in `TwinRegressor.predict_interval`.
+        """
+        calibration = self.calibration
+        if calibration is None:
+            return Prediction(self, queries)
+        prediction = Prediction(self, queries, calibration)
+        if y_std is not None and self.target != IDENTITY:
+            y_std = np.asarray(y_std, dtype=np.float64) / self.target.slope(prediction.mean)
+        adjusted = calibration.with_errors(of, y_std, len(queries))
+        return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
+
+    def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
         """(query, output): mean, and raw standard deviation of the estimates by differences.
 
-        The standard deviation is computed with `return_std` only.
+        They are on the scale of the fitted target. The standard deviation is computed with
+        `return_std` only.
         """
 
         def predict_block(block: QueryBlock) -> tuple[Floats, Floats]:
             mean, std = block.moments
             if self.is_local:
                 mean = (block.anchor_shares[..., None] * block.anchor_estimates()).sum(axis=1)
-            elif self.errors is not None:
-                mean = mean + np.average(self.errors, axis=0, weights=self.anchors.weights)
+            elif self.residuals is not None:
+                mean = mean + np.average(self.residuals, axis=0, weights=self.anchors.weights)
             return mean, std
 
-        options = {"variance": return_std, "per_anchor": self.is_local}
-        results = self.map_blocks(predict_block, queries, reduce=True, **options)
+        results = self.map_blocks(
+            predict_block, queries, reduce=True, variance=return_std, per_anchor=self.is_local
+        )
         means, stds = zip(*results, strict=True)
         return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
+
+    def predict_mean(self, queries: Queries) -> Floats:
+        """(query, output): the weighted mean of the estimates of the anchors in units of y."""
+        if self.target == IDENTITY:
+            return self.moments(queries)[0]
+
+        def predict_block(_: slice, block: AnchorEstimates) -> Floats:
+            return np.einsum("ij,ijk->ik", block.weights, block.estimates)
+
+        return np.concatenate(self.map_estimates(predict_block, queries))
 
     def predict_members(self, queries: Queries) -> Floats:
         """(member, query, output): the prediction of each member."""
@@ -463,19 +169,24 @@ class FittedTwin:
         function: Callable[[slice, AnchorEstimates], Result],
         queries: Queries,
         metric: str | None = None,
-        transform: Transform = np.asarray,
     ) -> list[Result]:
         """`function(rows, estimates of their anchors)` of all blocks of queries, in order.
 
-        Without a metric, no distances are computed. The estimates are transformed.
+        The estimates are in units of y. Without a metric, no distances are computed.
         """
+        transform: Transform = self.target.invert
 
         def call(block: QueryBlock) -> Result:
-            weighted = block.anchor_indices, block.anchor_estimates(transform), block.anchor_shares
             distances = np.empty((0, 0)) if metric is None else block.distances(metric)
-            return function(block.rows, AnchorEstimates(*weighted, distances))
+            estimates = AnchorEstimates(
+                indices=block.anchor_indices,
+                estimates=block.anchor_estimates(transform),
+                weights=block.anchor_shares,
+                distances=distances,
+            )
+            return function(block.rows, estimates)
 
-        return self.map_blocks(call, queries, reduce=self.errors is not None, per_anchor=True)
+        return self.map_blocks(call, queries, reduce=self.residuals is not None, per_anchor=True)
 
     def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
         """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
@@ -483,13 +194,23 @@ class FittedTwin:
         indices, estimates, _, _ = zip(*blocks, strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
 
-    def predict_mean_of(self, transform: Transform, queries: Queries) -> Floats:
-        """(query, output): the weighted mean of the transformed estimates of the anchors."""
+    def error_features(self, queries: Queries) -> ErrorFeatures:
+        """What the correlations of the errors of queries are computed from."""
+        n_anchors = len(self.anchors)
+        functions: Indices = np.arange(n_anchors)
+        if n_anchors > _MAX_CORRELATING:
+            drawn = np.random.RandomState(0).permutation(n_anchors)[:_MAX_CORRELATING]
+            functions = np.sort(drawn)
+        return ErrorFeatures.of(
+            deviations=self.deviations(queries, functions),
+            features=queries.encode().features,
+            process=self.process,
+        )
 
-        def predict_block(_: slice, block: AnchorEstimates) -> Floats:
-            return np.einsum("ij,ijk->ik", block.weights, block.estimates)
-
-        return np.concatenate(self.map_estimates(predict_block, queries, transform=transform))
+    @cached_property
+    def process(self) -> MetricProcess:
+        """The Gaussian process of the learned metric, given the anchors."""
+        return MetricProcess(self.anchors.features, self.anchors.metric)
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.
@@ -544,14 +265,57 @@ class FittedTwin:
         return self.batches.offsets[self.anchors.batch]
 
     @property
-    def known_y(self) -> Floats:
-        """(anchor,) or (anchor, output): known values, with the offsets of batches."""
+    def fitted_y(self) -> Floats:
+        """(anchor,) or (anchor, output): known values of the fitted target, with the offsets."""
         y = self.anchors.y
         return y if self.batches is None else y + self.anchor_offsets
 
+    @property
+    def known_y(self) -> Floats:
+        """(anchor,) or (anchor, output): known values in units of y."""
+        return self.target.invert_known(self.fitted_y)
+
+    @property
+    def least_error(self) -> float:
+        """The least standard deviation of an error, beside that of the offset of a batch."""
+        assert self.batches is not None, "the queries have offsets of batches"
+        return 1e-9 * (self.batches.within + 1e-290)
+
+    def calibrated_features(self, calibration: Calibration) -> Floats:
+        """(score, encoded feature): the rows of the scores of a calibration."""
+        if calibration.rows is None:
+            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
+        return self.anchors.features[calibration.rows]
+
+    def with_budget(self, budget: MemoryBudget) -> FittedTwin:
+        """The same with another number of threads and memory limit."""
+        return self if budget == self.budget else replace(self, budget=budget)
+
+    def training_rows(self) -> TrainingRows:
+        """The anchors as rows to fit to again, in their order and with all arguments of `fit`.
+
+        Weights are those that include the errors of measurement.
+        """
+        anchors, labels = self.anchors, None
+        if self.batches is not None:
+            labels = np.array(self.batches.names)[anchors.batch]
+        return TrainingRows(
+            schema=anchors.schema,
+            matrix=anchors.X,
+            y=self.fitted_y,
+            weight=anchors.weights,
+            groups=anchors.groups,
+            table_rows=np.arange(len(anchors)),
+            labels=anchors.labels,
+            n_table_rows=len(anchors),
+            y_std=anchors.y_std,
+            variances=anchors.variances,
+            batch=labels,
+        )
+
     def queries(self, matrix: Floats) -> Queries:
         """Encoded rows (row, feature), with categories as codes, as rows to predict."""
-        return Queries(self.anchors.schema, self.anchors.scale, matrix)
+        return Queries(self.schema, self.anchors.scale, matrix)
 
     def squeeze(self, values: Floats) -> Floats:
         """Drop the output axis where y is one-dimensional."""
@@ -604,9 +368,20 @@ class FittedTwin:
 
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
-                    parts = queries.matrix[block], queries.take(block), anchored, reduces, variance
-                    chosen = offset[block, None], *(part[rows] for part in selected)
-                    return function(QueryBlock(self, block, *parts, *chosen))
+                    return function(
+                        QueryBlock(
+                            twin=self,
+                            rows=block,
+                            matrix=queries.matrix[block],
+                            encoded=queries.take(block),
+                            anchored=anchored,
+                            reduces=reduces,
+                            variance=variance,
+                            offset=offset[block, None],
+                            indices=selected[0][rows] if selected else None,
+                            nearest_distances=selected[1][rows] if selected else None,
+                        )
+                    )
 
                 results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
             return results

@@ -99,10 +99,11 @@ def remaining_variances(
 def weigh_by_error(rows: Rows) -> Rows:
     """The rows with weights by their errors of measurement, times their sample weights.
 
-    Without errors, or with equal ones, weights stay as they are.
+    Without errors, or with equal ones, weights stay as they are, and so do those of rows of a model
+    that was fitted before.
     """
     y_std = rows.y_std
-    if y_std is None or np.ptp(y_std) == 0:
+    if y_std is None or np.ptp(y_std) == 0 or rows.variances is not None:
         return rows
     weight, known = np.ones(len(rows)) if rows.weight is None else rows.weight, rows.known
     parts = rows.rows.features, rows.y, y_std, weight

@@ -7,7 +7,7 @@ computed from these two by `twinned.fitted`, so a new kind of twin is one class 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self
 
 from twinned.rows.schema import Floats, Indices, Rows
 
@@ -66,8 +66,15 @@ class DifferenceModel(Protocol):
     def pairs_per_block(self) -> int:
         """The number of pairs that are predicted fastest at once."""
 
+    @property
+    def symmetric(self) -> bool:
+        """Whether F(a, b) = −F(b, a) exactly."""
+
     def differences(self, first: Rows, second: Rows) -> Floats:
         """(member, ..., output): F(first, second), for sides whose leading axes broadcast."""
+
+    def with_anchors(self, rows: Rows) -> Self:
+        """The model for anchors after which these rows are added."""
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
         """A fast path for these anchors, or None where it does not exist or does not pay.

@@ -277,9 +277,16 @@ class SklearnDifferenceModel:
     cache_bytes: int  # memory for trees that are packed for the next prediction
     _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_anchored": None}
+
     @property
     def member_weights(self) -> Floats:
         return np.full(2, 0.5) if self.symmetric else np.ones(1)
+
+    def with_anchors(self, rows: Rows) -> SklearnDifferenceModel:
+        """The same model: nothing of it depends on the anchors."""
+        return self
 
     @property
     def bytes_per_pair(self) -> int:

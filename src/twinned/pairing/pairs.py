@@ -345,6 +345,7 @@ class PairFeatures:
         self.kind = kind
         self.dtype = dtype
         n_features = len(schema.kinds)
+        self.selected = np.arange(n_features) if selected is None else selected
         self._selected = None
         if selected is not None and len(selected) < n_features:
             self._selected = schema.row_columns(selected)

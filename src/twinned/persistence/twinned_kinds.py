@@ -1,20 +1,38 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
+from dataclasses import fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.members import FeaturePreparation
+from twinned.estimators.blending.members import FeaturePreparation, FittedMember
+from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.methods import TwinMethods
 from twinned.estimators.power import TransformedModel
-from twinned.fitted.calibration import count_scale_features
+from twinned.estimators.twin import cache_bytes
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.applicability import ClassStatistics
+from twinned.fitted.calibration import (
+    Calibration,
+    ErrorScale,
+    NeighborFeatures,
+    count_scale_features,
+    find_rows,
+)
+from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
+from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
 from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, State, builder, set_state
+from twinned.rows.batches import BatchOffsets
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
@@ -34,8 +52,8 @@ def _build_table(parts: State, at: At) -> TableSchema:
     return table
 
 
-def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
-    """Set the attributes, after checks of the anchors by the table and the tags of the twin."""
+def _build_anchors(twin: BaseEstimator, state: State, at: At, scale: Any = None) -> Anchors:
+    """The anchors, after checks by the table and the tags of the twin."""
     table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
     n_rows = sum(len(rows) for rows in (X, state["_censored_X"]) if rows is not None)
     at.reserve(_INDICATOR_BYTES * n_rows * sum(table.n_indicators), "indicators of categories")
@@ -47,21 +65,83 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     batches, codes = state["_batches"], state["anchor_batches_"]
     if batches is not None or codes is not None:
         has_both = batches is not None and codes is not None
-        known = has_both and codes.max() < len(batches[0]) and batches[2].max() > 0
-        at.ensure(known, "has anchors of unknown batches")
+        is_valid = has_both and codes.max() < len(batches[0]) and batches[2].max() > 0
+        at.ensure(is_valid, "has anchors of unknown batches")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
-    if (intervals := state["intervals_"]) is not None:
-        at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
-        if (regressor := intervals["regressor"]) is not None:
-            parts = intervals["columns"], intervals["codes"]
-            n_features = count_scale_features(*map(len, parts))
-            fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
-            at.ensure(fits, f"has an error scale of other features than its {n_features}")
-            least = min(tree.tree_.value.min() for tree in regressor.estimators_)
-            at.ensure(least >= 0, "has an error scale that is negative")
-    set_state(twin, state)
-    twin.restore_anchors()
+    return Anchors(
+        schema=table,
+        X=X,
+        y=state["anchors_y_"],
+        table_rows=state["anchor_rows_"],
+        weights=weights,
+        labels=state["anchor_labels_"],
+        scale=scale,
+        censored_X=state["_censored_X"],
+        learned_metric=_optional(LearnedMetric, state["_learned_metric"]),
+        n_jobs=twin.n_jobs,
+        groups=state["anchor_groups_"],
+        batch=codes,
+        y_std=state["anchor_y_std_"],
+        variances=state["_variances"],
+    )
+
+
+def _build_calibration(parts: State | None, anchors: Anchors, at: At) -> Calibration | None:
+    """The calibration of prediction intervals, whose known rows are the anchors."""
+    if parts is None:
+        return None
+    at.ensure(anchors.y.ndim == 1, "has intervals, but several outputs")
+    columns, codes = parts["columns"].tolist(), parts["codes"].tolist()
+    if (regressor := parts["regressor"]) is not None:
+        n_features = count_scale_features(len(columns), len(codes))
+        fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
+        at.ensure(fits, f"has an error scale of other features than its {n_features}")
+        least = min(tree.tree_.value.min() for tree in regressor.estimators_)
+        at.ensure(least >= 0, "has an error scale that is negative")
+    names = {field.name for field in fields(ErrorScale)} & parts.keys()
+    return Calibration(
+        scores=parts["scores"],
+        scale=ErrorScale(**{name: parts[name] for name in names}),
+        neighbors=NeighborFeatures(
+            anchors.X, anchors.y, columns, _optional(LearnedMetric, parts["metric"]), codes
+        ),
+        rows=parts["rows"],
+    )
+
+
+def _optional(kind: type[Any], parts: Any) -> Any:
+    """A record of these parts, or None where there are none."""
+    return None if parts is None else kind(*parts)
+
+
+def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, at: At) -> None:
+    """Set the attributes and the fitted state of a twin."""
+    residuals, power = state["anchor_errors_"], state["local_power_"]
+    measured = state["applicability_"]
+    fitted = FittedTwin(
+        model=model,
+        anchors=anchors,
+        anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
+        weight_strategy=as_weight_strategy(twin.weights),
+        budget=MemoryBudget(parse_memory_limit(twin.memory_limit), twin.n_jobs),
+        replicate_correlation=state.get("replicate_correlation_") or 0.0,
+        batches=_optional(BatchOffsets, state["_batches"]),
+        error_coefficients=state["error_coefficients_"],
+        calibration=_build_calibration(state["intervals_"], anchors, at / "intervals_"),
+        applicability=None if measured is None else ClassStatistics(**measured),
+    )
+    if residuals is not None and fitted.uses_all_anchors_equally:
+        fitted = replace(
+            fitted,
+            residuals=residuals.reshape(len(residuals), -1),
+            local_weights=GPWeights(power) if power else None,
+        )
+    if nearest := fitted.nearest:  # made now, so that predictions need not
+        anchors.index(nearest[1])
+    own = {name: value for name, value in state.items() if name not in _FITTED}
+    set_state(twin, own)
+    twin._fitted = fitted
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -74,8 +154,16 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_
     features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
-    rebuilt = {"_schema": table, "_pair_dtype": dtype, "_features": features}
-    _build_twin(twin, {**state, **rebuilt}, at)
+    state = {**state, "_schema": table, "_pair_dtype": dtype}
+    anchors = _build_anchors(twin, state, at)
+    model = SklearnDifferenceModel(
+        estimator=base,
+        features=features,
+        unit=float(state["_y_unit"]),
+        symmetric=twin.symmetric,
+        cache_bytes=cache_bytes(twin.memory_limit),
+    )
+    _set_twin(twin, state, anchors, model, at)
     width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
     anchor = table.to_rows(state["anchors_X_"][:1])
@@ -104,7 +192,10 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
         set_state(model, state)
         return
     at.ensure((state["anchors_y_"].ndim == 1) == state["_one_dimensional"], "has other outputs")
-    _build_twin(model, {**state, "_pair_dtype": np.dtype(np.float64)}, at)
+    state["_pair_dtype"] = np.dtype(np.float64)
+    set_state(model, {name: state[name] for name in RECORDS["networks"]})
+    anchors = _build_anchors(model, state, at, model.row_scale())
+    _set_twin(model, state, anchors, model.make_model(), at)
 
 
 def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:
@@ -174,12 +265,24 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         preparations.append(prepared)
         same = feature_attributes(member)[0] in (None, prepared.n_columns)
         at.ensure(same, f"has other columns than the features of {name!r}")
-        at.ensure(np.ndim(vars(member).get("anchors_y_", [0.0])) == 1, f"has outputs of {name!r}")
+        is_twin = isinstance(member, TwinMethods)
+        at.ensure(not is_twin or member.anchors_y_.ndim == 1, f"has outputs of {name!r}")
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
     model.plan_ = [given.get(name, name) for name in members]
-    rebuilt = {"_preparations": preparations, "_schema": table, "_pair_dtype": np.dtype(np.float64)}
-    _build_twin(model, {**state, **rebuilt}, at)
+    state = {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}
+    anchors = _build_anchors(model, state, at)
+    blend = BlendModel(
+        members=[
+            FittedMember(name, member, prepared)
+            for (name, member), prepared in zip(members.items(), preparations, strict=True)
+        ],
+        weights=state["member_weights_"],
+        spread_weights=state["_spread_weights"],
+        out_of_fold=state["_anchor_predictions"],
+        schema=table,
+    )
+    _set_twin(model, state, anchors, blend, at)
 
 
 def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
@@ -197,14 +300,76 @@ def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePrepa
 
 
 def _read_twin(twin: BaseEstimator) -> State:
-    """Return the attributes, with the type of pairs by its name and preparations by the schema."""
-    state = twin.__getstate__()
-    names, preparations = RECORDS["preparation"], state.get("_preparations", ())
+    """The attributes of a twin, and the parts of its fitted state."""
+    if twin.targets_:
+        return twin.__getstate__()
+    fitted, anchors = twin.fitted_, twin.fitted_.anchors
+    metric, power = anchors.known_metric, twin.local_power_
+    state = {
+        **twin.__getstate__(),
+        "_pair_dtype": twin._pair_dtype.name,
+        "_schema": fitted.schema,
+        "anchors_X_": anchors.X,
+        "anchors_y_": anchors.y,
+        "anchor_rows_": anchors.table_rows,
+        "anchor_weights_": anchors.weights,
+        "anchor_labels_": anchors.labels,
+        "anchor_groups_": anchors.groups,
+        "anchor_batches_": anchors.batch,
+        "anchor_y_std_": anchors.y_std,
+        "_variances": anchors.variances,
+        "_batches": None if fitted.batches is None else tuple(fitted.batches),
+        "anchor_errors_": twin.anchor_residuals_,
+        "error_coefficients_": fitted.error_coefficients,
+        "local_power_": power,
+        "n_nearest_anchors_": getattr(twin, "n_nearest_anchors_", None),
+        "_learned_metric": None if metric is None else tuple(metric),
+        "_censored_X": anchors.censored_X,
+        "intervals_": _read_calibration(fitted),
+        "applicability_": fitted.applicability and fitted.applicability._asdict(),
+        "replicate_correlation_": fitted.replicate_correlation,
+    }
+    model = fitted.model
+    if isinstance(model, SklearnDifferenceModel):
+        state["estimator_"], state["_y_unit"] = model.estimator, model.unit
+        state["selected_features_"] = model.features.selected
+    elif isinstance(model, BlendModel):
+        names = RECORDS["preparation"]
+        state["members_"], state["member_weights_"] = twin.members_, model.weights
+        state["_spread_weights"] = model.spread_weights
+        state["_anchor_predictions"] = model.out_of_fold
+        state["_preparations"] = [
+            {name: vars(member.preparation)[name] for name in names} for member in model.members
+        ]
+    return state
+
+
+def _read_calibration(fitted: FittedTwin) -> State | None:
+    """The calibration without its known rows, which must be the anchors."""
+    calibration, anchors = fitted.calibration, fitted.anchors
+    if calibration is None:
+        return None
+    neighbors = calibration.neighbors
+    if neighbors.columns and find_rows(anchors.X, anchors.y, neighbors) is None:
+        raise ValueError(
+            "The calibration is of other rows than the anchors, which a model file does not hold; "
+            "calibrate by the rows of the fit, or with width='std'."
+        )
     return {
-        **state,
-        "_pair_dtype": state["_pair_dtype"].name,
-        "_preparations": [{name: vars(part)[name] for name in names} for part in preparations],
+        **vars(calibration.scale),
+        "columns": np.array(neighbors.columns, dtype=np.intp),
+        "codes": np.array(neighbors.codes, dtype=np.intp),
+        "metric": None if neighbors.learned is None else tuple(neighbors.learned),
+        "scores": calibration.scores,
+        "rows": calibration.rows,
+        "settings": "",
     }
 
 
 READ |= dict.fromkeys(("TwinRegressor", "TwinNeuralRegressor", "AutoTwinRegressor"), _read_twin)
+# Attributes of a file that are parts of the fitted state, or properties.
+_FITTED = {
+    *RECORDS["twin"],
+    *("estimator_", "selected_features_", "_y_unit", "members_", "member_weights_"),
+    *("_preparations", "_spread_weights", "_anchor_predictions", "replicate_correlation_"),
+} - {"target_name_", "batch_name_", "_pair_dtype"}

@@ -24,6 +24,8 @@ from twinned.rows.validation import (
 )
 
 FLOAT64 = np.dtype(np.float64)
+# Attributes of an estimator that describe the table of its fit, not the rows.
+VALIDATED = {"n_features_in_", "feature_names_in_", "_pair_dtype"}
 
 
 class TargetBounds(NamedTuple):
@@ -136,6 +138,11 @@ class TrainingRows:
         return np.zeros(len(self), bool) if self.bounds is None else self.bounds.censored
 
     @property
+    def censored_matrix(self) -> Floats | None:
+        """(row, feature): the rows whose value is not known; None without bounds."""
+        return None if self.bounds is None else self.matrix[self.censored]
+
+    @property
     def known(self) -> Indices:
         """Indices of the rows whose value is known, which may be anchors."""
         return np.arange(len(self)) if self.bounds is None else np.flatnonzero(~self.censored)
@@ -180,9 +187,11 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        names = "matrix", "y", "weight", "groups", "fold", "y_std", "batch"
-        parts = ((name, vars(self)[name]) for name in names)
-        taken: dict[str, Any] = {name: part if part is None else part[rows] for name, part in parts}
+        names = ("matrix", "y", "weight", "groups", "fold", "y_std", "batch")
+        values = {name: vars(self)[name] for name in names}
+        taken: dict[str, Any] = {
+            name: None if value is None else value[rows] for name, value in values.items()
+        }
         table_rows, labels, training = self.table_rows, self.labels, self.fold_training
         return replace(
             self,
@@ -207,12 +216,12 @@ def validate_training_rows(
     estimator: Any,
     X: Any,
     y: Any,
+    *,
     sample_weight: Any = None,
     groups: Any = None,
     y_lower: Any = None,
     y_upper: Any = None,
     y_std: Any = None,
-    *,
     pair_dtype: np.dtype[Any] = FLOAT64,
     multi_output: bool,
     unlabelled: bool = False,

@@ -6,14 +6,13 @@ out-of-fold prediction of b, by a model that was not fitted to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.weights import spread_around
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.twin import Anchors
 from twinned.models.protocol import AnchoredModel
 from twinned.pairing.differences import difference
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
@@ -34,11 +33,13 @@ class BlendModel:
     weights: Floats  # (member,), sum to one
     spread_weights: Floats
     out_of_fold: Floats
-    anchors: Anchors
+    schema: TableSchema
+    symmetric = True
 
-    @property
-    def schema(self) -> TableSchema:
-        return self.anchors.schema
+    def with_anchors(self, rows: Rows) -> BlendModel:
+        """The model with predictions of further anchors, to which no member was fitted."""
+        predicted = self.predict_members(self.schema.to_matrix(rows))
+        return replace(self, out_of_fold=np.concatenate([self.out_of_fold, predicted]))
 
     @property
     def used(self) -> Indices:

@@ -348,6 +348,12 @@ class NeuralDifferenceModel(_NetworkEnsemble):
     Rows are scaled by `scale`; differences are in units of y.
     """
 
+    symmetric = True
+
+    def with_anchors(self, rows: Rows) -> NeuralDifferenceModel:
+        """The same model: nothing of it depends on the anchors."""
+        return self
+
     @property
     def bytes_per_pair(self) -> int:
         # where no point is in two pairs, each has its own first layer; three copies of the results

@@ -30,20 +30,19 @@ MAX_RELEVANT_FEATURES = 60
 """Number of features of a wide table that the settings without `all_features` use."""
 
 
-def make_training_rows(estimator, *arguments, **options):
-    """Return the `TrainingRows` of the arguments of `validate_training_rows`."""
-    given = validate_training_rows(estimator, *arguments, multi_output=True, **options)
-    labelled = ~np.isnan(given.outputs).any(axis=1)
-    present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
+def prepare_rows(rows: TrainingRows) -> TrainingRows:
+    """The labelled rows of positive weight, without offsets of batches; the others as unlabelled."""
+    labelled = ~np.isnan(rows.outputs).any(axis=1)
+    present = np.array(labelled if rows.weight is None else labelled & (rows.weight > 0))
     if (n := present.sum()) < 2:
-        raise ValueError(f"y has {n} known values in {len(given)} rows; a twin needs two.")
-    rows = weigh_by_error(remove_offsets(given.take(present), shrinks=False))
+        raise ValueError(f"y has {n} known values in {len(rows)} rows; a twin needs two.")
+    prepared = weigh_by_error(remove_offsets(rows.take(present), shrinks=False))
     return replace(
-        rows,
+        prepared,
         # rows of weight 0 are as if they were not there
-        schema=mark_missing(given.schema, given.of_positive_weight().matrix),
-        unlabelled=given.matrix[~labelled],
-        bounds=rows.bounds if rows.censored.any() else None,
+        schema=mark_missing(rows.schema, rows.of_positive_weight().matrix),
+        unlabelled=rows.matrix[~labelled],
+        bounds=prepared.bounds if prepared.censored.any() else None,
     )
 
 
@@ -279,18 +278,27 @@ class TrainingProblem:
         return self.n_train**2 if self.partners is None else self.partners.size
 
 
-def build_problem(
-    estimator, X, y, sample_weight=None, X_val=None, y_val=None, folds=None, learn=None, **known
-):
-    """Return the `TrainingProblem` of the arguments of `fit`, which are validated.
+def build_problem(estimator, X, y, *, X_val=None, y_val=None, folds=None, learn=None, **arguments):
+    """Return the `TrainingProblem` of the arguments of `fit`, which are validated."""
+    unlabelled = resolve_options(estimator).loop_weight > 0
+    rows = validate_training_rows(
+        estimator, X, y, **arguments, multi_output=True, unlabelled=unlabelled
+    )
+    return build_problem_of_rows(
+        estimator, rows, X_val=X_val, y_val=y_val, folds=folds, learn=learn
+    )
 
-    `known` are `y_lower`, `y_upper` and `y_std`.
+
+def build_problem_of_rows(
+    estimator, rows: TrainingRows, *, X_val=None, y_val=None, folds=None, learn=None
+):
+    """Return the `TrainingProblem` of validated rows.
+
     `folds` are given ones of the rows of the table; None draws them. Problems that share `learn`,
     a `MetricCache`, learn the relevance of equal rows once.
     """
     options = resolve_options(estimator)
-    known["unlabelled"] = options.loop_weight > 0
-    table = make_training_rows(estimator, X, y, sample_weight, **known).with_folds(folds)
+    table = prepare_rows(rows).with_folds(folds)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))

@@ -1,0 +1,444 @@
+"""Conformal prediction intervals and calibrated standard deviations.
+
+The standard deviation σ(x) of a model is raw: it ranks predictions by their uncertainty, but its
+scale is unknown. On rows that were not used in the fit, (y − ŷ) / σ are *scores*; the ends of an
+interval are ŷ + (a quantile of the scores) · σ.
+
+`conformal` uses the scores of a calibration set: for exchangeable rows the intervals of a twin, or
+of constant width, have the stated coverage on average, however accurate the model is (split
+conformal prediction). `cross_conformal` needs no calibration set: it fits the model without each
+fold, whose rows so get scores, and once more to all rows. It can also fit σ to the size of the
+out-of-fold errors (see `twinned.fitted.calibration`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from twinned._compat import safe_indexing
+from twinned.estimators.methods import PredictionMethods, TwinMethods
+from twinned.estimators.pipelines import replace_last_step, unwrap
+from twinned.fitted.calibration import (
+    WIDTHS,
+    Calibration,
+    ErrorScale,
+    NeighborFeatures,
+    find_rows,
+    scale_features,
+    std_floor,
+)
+from twinned.fitted.held_out import HeldOutErrors
+from twinned.fitted.prediction import Prediction
+from twinned.fitted.residuals import LocalResiduals
+from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.fitted.twin import FittedTwin
+from twinned.models.resources import one_thread_if_remote
+from twinned.rows.folds import Folds, encode_groups, row_folds
+from twinned.rows.schema import Floats, Indices
+from twinned.rows.validation import (
+    check_bool,
+    check_choice,
+    check_integer,
+    check_row_numbers,
+    count_rows,
+    validate_target,
+)
+
+
+def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
+    """Calibrate a fitted model on held-out rows.
+
+    Parameters
+    ----------
+    model : a fitted regressor
+        Any twin or neural estimator, a pipeline, or any other regressor; its standard deviation is
+        used where its `predict` has `return_std`, as that of a Gaussian process.
+    X_cal : table or array of shape (n, n_features)
+        Calibration rows. Each end has a resolution of 1 / (n + 1): 90 % needs at least 19 rows, or
+        9 with an assumption on the tails, and 100 give a stable result.
+    y_cal : array of shape (n,)
+        Their target values.
+    batch : str or array of shape (n,), default=None
+        Their batches, for a twin that was fitted with batches.
+    width : {"std", "constant"}, default="std"
+        Intervals in proportion to the model's standard deviation, or of constant width.
+
+    Returns
+    -------
+    A copy of the model with the calibration: a twin, or a pipeline that ends with one, has
+    prediction intervals then; another regressor is a `CalibratedRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(90, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0)).fit(X[:40], y[:40])
+    >>> intervals = conformal(twin, X[40:70], y[40:70]).predict_interval(X[70:], confidence=0.9)
+    >>> intervals.shape
+    (20, 2)
+    """
+    check_is_fitted(model)
+    check_choice("width", width, ["std", "constant"])
+    y = validate_target(None, y_cal, count_rows(X_cal), multi_output=False)
+    fitted = _fitted_twin(model)
+    held_out = predict_raw(model, X_cal, batch)
+    floor = 0.0
+    if width == "std":
+        floor = std_floor(held_out.std, None if fitted is None else fitted.anchors.y)
+    scale = ErrorScale(width, floor)
+    neighbors = NeighborFeatures(X_cal, y, columns=[])  # without any feature
+    features = scale_features(neighbors.values, held_out.mean, held_out.std, floor)
+    errors = held_out.errors(held_out.target.apply(y))
+    return with_calibration(
+        model, Calibration.of_scores(errors / scale.predict(features), scale, neighbors)
+    )
+
+
+def cross_conformal(
+    model,
+    X,
+    y,
+    *,
+    groups=None,
+    batch=None,
+    cv=10,
+    width="learned",
+    metric="euclidean",
+    random_state=None,
+    y_std=None,
+):
+    """Calibrate a model without a calibration set, by cross-validation.
+
+    Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
+
+    Parameters
+    ----------
+    model : a regressor, fitted or not
+        A clone of it is fitted for each fold; see `conformal`.
+    X : table or array of shape (n, n_features)
+        Training rows.
+    y : array of shape (n,)
+        Their target values.
+    groups : array of shape (n,), default=None
+        Groups of rows that are held out together, so that intervals hold for rows of new groups.
+        The `fit` of the model gets them where it has this parameter, and a twin stores them.
+    batch : array of shape (n,), default=None
+        Batch of each row, for a twin; see `TwinRegressor`.
+    cv : int or a splitter of scikit-learn, default=10
+        Folds. An integer is that many random folds; with few, the models of the folds have far
+        fewer training rows than the final model, and intervals are too wide.
+    width : {"learned", "std", "constant"}, default="learned"
+        Intervals in proportion to a fitted size of errors, and to a power of the model's standard
+        deviation where errors are likelier so; to the latter alone; or of constant width.
+    metric : {"euclidean", "learned"}, default="euclidean"
+        Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
+        learned in each fold (see `twinned.models.learned_metric`).
+    random_state : int, RandomState or None, default=None
+        Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
+    y_std : float or array of shape (n,), default=None
+        Known standard deviations of the errors of measurement of y, which the `fit` of the model
+        must have as a parameter. Intervals are those of a further measurement, with the median of
+        these errors; those of a twin may be others, see its `predict_interval`.
+
+    Returns
+    -------
+    The model of all rows with the calibration, as by `conformal`. Adding anchors to a twin discards
+    it.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, cross_conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(80, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0))
+    >>> cross_conformal(twin, X[:60], y[:60], cv=3).predict_interval(X[60:], 0.9).shape
+    (20, 2)
+    """
+    check_choice("width", width, WIDTHS)
+    values = validate_target(None, y, count_rows(X), multi_output=False)
+    codes = None if groups is None else encode_groups(groups, len(values))
+    y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
+    if isinstance(cv, Integral):
+        cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
+    folds = list(check_cv(cv).split(X, values, groups))
+    held_out = np.concatenate([rows for _, rows in folds])
+    if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
+        raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
+    *models, final = Parallel(prefer="threads")(
+        delayed(fit_clone)(model, X, values, rows, codes, batch=batch, y_std=y_std)
+        for rows in [*(training for training, _ in folds), np.arange(len(values))]
+    )
+    fitted = _fitted_twin(final)
+    if fitted is not None and codes is not None:
+        fitted = replace_groups(fitted, codes)
+        final = with_fitted(final, fitted)
+    errors = cross_errors(models, final, X, values, folds, batch=batch, metric=metric, y_std=y_std)
+    anchors = None if fitted is None else _anchors_of(fitted, errors)
+    return with_calibration(final, errors.calibrate(width, random_state, anchors))
+
+
+def cross_errors(
+    models: list[Any],
+    final: Any,
+    X: Any,
+    y: Floats,
+    folds: Folds,
+    *,
+    batch: Any = None,
+    metric: str = "euclidean",
+    y_std: Floats | None = None,
+) -> HeldOutErrors:
+    """Errors of the rows of folds by fitted models of the folds, for the intervals of `final`.
+
+    Those of a twin are on the scale of the target that `final` is fitted to, without the offsets
+    of batches.
+    """
+    fitted = _fitted_twin(final)
+    target = IDENTITY if fitted is None else fitted.target
+    errors, std = np.full((2, len(y)), np.nan)
+    for model, (_, rows) in zip(models, folds, strict=True):
+        labels = None if batch is None else np.asarray(batch)[rows]
+        held_out = predict_raw(model, safe_indexing(X, rows), labels).on_scale_of(target)
+        errors[rows] = held_out.errors(target.apply(y[rows]))
+        std[rows] = held_out.std
+    if fitted is None:
+        return HeldOutErrors.of_folds(X, y, y - errors, std, folds, metric=metric, y_std=y_std)
+    twin, transform = unwrap(final)
+    queries = twin.encode(transform(X), batch=batch)
+    if y_std is not None:
+        y_std = y_std / target.slope(y)
+    y = target.apply(y)
+    if queries.offset is not None:
+        y = y - queries.offset
+        y[fitted.anchors.table_rows] = fitted.anchors.y  # which are rounded
+    mean = y - errors + _local_residuals(models, fitted, errors, folds)
+    return HeldOutErrors.of_folds(
+        queries.matrix,
+        y,
+        mean,
+        std,
+        folds,
+        categorical=fitted.schema.categorical,
+        metric=metric,
+        y_std=y_std,
+        encoded=queries.encode().features,
+    )
+
+
+def _local_residuals(
+    models: list[Any], fitted: FittedTwin, errors: Floats, folds: Folds
+) -> Floats | float:
+    """(row,): what the residuals of other folds add to out-of-fold predictions.
+
+    They are added where the twin of all rows has local weights, which those of folds do not have.
+    """
+    of_folds = [fitted_twin.local_weights for fitted_twin in map(_fitted_twin, models)]
+    if fitted.local_weights is None or any(of_folds) or len(fitted.anchors) < len(errors):
+        return 0.0
+    # 0 where no fold holds out a row
+    local = LocalResiduals(fitted.anchors, np.nan_to_num(errors), folds)
+    return local.predict(fitted.local_weights.power)
+
+
+def fit_clone(model, X, y, rows, groups=None, **arguments):
+    """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
+
+    `arguments` are further ones of `fit`, one value for each row, or None.
+    """
+    options = {
+        name: np.asarray(values)[rows] for name, values in arguments.items() if values is not None
+    }
+    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
+        options["groups"] = groups[rows]
+    with one_thread_if_remote():
+        is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
+        copied = model.clone_for_folds() if is_fold else clone(model)
+        return copied.fit(safe_indexing(X, rows), y[rows], **options)
+
+
+# --- models and their calibration -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RawPrediction:
+    """Predictions of a model on the scale of its fitted target, and raw standard deviations."""
+
+    mean: Floats  # (row,)
+    std: Floats  # (row,)
+    target: TargetTransform = IDENTITY
+    # (row,): factors of the error scale, by the errors of the offsets of batches
+    widening: Floats | float = 1.0
+
+    def errors(self, y: Floats) -> Floats:
+        """(row,): errors as of rows of large batches, of values y of the fitted target."""
+        return (y - self.mean) / self.widening
+
+    def on_scale_of(self, target: TargetTransform) -> RawPrediction:
+        """The same on the scale of another fitted target."""
+        if target == self.target or (target.is_log and self.target.is_log):
+            return self
+        y = self.target.invert(self.mean)
+        mean, slope = target.apply(y), self.target.slope(y) / target.slope(y)
+        return replace(self, mean=mean, std=self.std * slope, target=target)
+
+
+def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
+    """Raw predictions of a model of a single output; standard deviations are 1 where it has none."""
+    twin, transform = unwrap(model)
+    if not isinstance(twin, TwinMethods):
+        mean, std = predict_with_std(model, X)
+        return RawPrediction(mean, std)
+    queries, fitted = twin.encode(transform(X), batch=batch), twin.fitted_
+    mean, std = fitted.moments(queries, return_std=True)
+    if mean.shape[1] > 1:
+        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
+    widening: Floats | float = 1.0
+    if fitted.batches is not None and queries.offset_std is not None:
+        widening = fitted.batches.widening(queries.offset_std)
+    return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
+
+
+def predict_with_std(model, X):
+    """(n,) predictions of a single-output model and their standard deviations; ones without."""
+    last = model
+    while isinstance(last, Pipeline):
+        last = last.steps[-1][1]
+    if "return_std" in inspect.signature(last.predict).parameters:
+        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+    else:
+        mean = np.asarray(model.predict(X), dtype=float)
+        std = np.ones_like(mean)
+    if mean.ndim != 1:
+        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
+    return mean, std
+
+
+def _fitted_twin(model: Any) -> FittedTwin | None:
+    """The state of a twin, or of one at the end of a pipeline; None of another model."""
+    twin, _ = unwrap(model)
+    return twin.fitted_ if isinstance(twin, TwinMethods) else None
+
+
+def _anchors_of(fitted: FittedTwin, errors: HeldOutErrors) -> Indices | None:
+    """(row,): the anchor of each row of the table, where the anchors are these rows."""
+    anchors = fitted.anchors
+    return None if anchors.y.ndim > 1 else find_rows(anchors.X, anchors.y, errors.neighbors)
+
+
+def replace_groups(fitted: FittedTwin, groups: Indices) -> FittedTwin:
+    """The state with groups of its anchors, by codes of the rows of the table; uncalibrated."""
+    anchors = replace(
+        fitted.anchors,
+        groups=groups[fitted.anchors.table_rows],
+        learned_metric=fitted.anchors.known_metric,
+    )
+    return replace(fitted, anchors=anchors, calibration=None, applicability=None)
+
+
+def with_fitted(model: Any, fitted: FittedTwin) -> Any:
+    """A copy of a twin with another state, or of a pipeline that ends with it."""
+    twin, _ = unwrap(model)
+    return replace_last_step(model, twin.with_fitted(fitted))
+
+
+def with_calibration(model: Any, calibration: Calibration) -> Any:
+    """A copy of a twin with a calibration, or of a pipeline that ends with it.
+
+    Another model is the model of a `CalibratedRegressor`.
+    """
+    fitted = _fitted_twin(model)
+    if fitted is None:
+        return CalibratedRegressor.around(model, calibration)
+    return with_fitted(model, replace(fitted, calibration=calibration))
+
+
+class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
+    """A fitted regressor that is no twin, with calibrated prediction intervals.
+
+    `conformal` and `cross_conformal` return it.
+
+    Parameters
+    ----------
+    regressor : a regressor
+        The model.
+
+    Attributes
+    ----------
+    regressor_ : a fitted regressor
+        The fitted model.
+    calibration_ : Calibration
+        Scores of held-out rows.
+    """
+
+    def __init__(self, regressor):
+        self.regressor = regressor
+
+    @classmethod
+    def around(cls, regressor: Any, calibration: Calibration) -> CalibratedRegressor:
+        """Around a fitted regressor."""
+        model = cls(clone(regressor))
+        model.regressor_, model.calibration_ = regressor, calibration
+        return model
+
+    def fit(self, X, y, **fit_params):
+        """Fit the regressor and calibrate it by `cross_conformal`."""
+        calibrated = cross_conformal(self.regressor, X, y, **fit_params)
+        vars(self).update(regressor_=calibrated.regressor_, calibration_=calibrated.calibration_)
+        return self
+
+    def predict(self, X, return_std=False):
+        """The prediction and, with `return_std`, a calibrated standard deviation."""
+        if not check_bool("return_std", return_std):
+            return self.regressor_.predict(X)
+        prediction = self.predict_distribution(X)
+        return prediction.mean, prediction.std
+
+    def predict_distribution(self, X, *, of="measurement", y_std=None):
+        """The predictive distribution of each row."""
+        check_is_fitted(self)
+        calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
+        return Prediction(_OtherRegressor(self.regressor_), _Table(X), calibration)
+
+
+class _Table:
+    """Rows to predict of a model that is no twin: a table that is not encoded."""
+
+    offset = offset_std = batch = None
+
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
+
+    def __len__(self) -> int:
+        return count_rows(self.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class _OtherRegressor:
+    """A fitted regressor that is no twin, as the model of a `Prediction`."""
+
+    regressor: Any
+    target: TargetTransform = IDENTITY
+
+    def moments(self, queries: _Table, *, return_std: bool = False) -> tuple[Floats, Floats]:
+        """(query, 1): prediction and raw standard deviation."""
+        mean, std = predict_with_std(self.regressor, queries.matrix)
+        return mean[:, None], std[:, None]
+
+    def squeeze(self, values: Floats) -> Floats:
+        return values[:, 0]
+
+    def predict_mean(self, queries: _Table) -> Floats:
+        return self.moments(queries)[0]

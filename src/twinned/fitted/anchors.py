@@ -1,0 +1,167 @@
+"""Anchors: the known rows from which queries are predicted, and the queries."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.models.learned_metric import learn_metric
+from twinned.pairing.anchors import EqualRows
+from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.training import TrainingRows
+
+
+class RowScale(Protocol):
+    """Scale of encoded rows, for a model that is fitted to scaled features."""
+
+    def transform(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Validated rows to predict, encoded block by block, as indicators take much memory."""
+
+    schema: TableSchema
+    scale: RowScale | None
+    matrix: Floats  # (query, feature), with categories as codes
+    # (query,): offset of the batch, its standard error, and a number of the batch that equals that
+    # of other queries of the same batch; None without batches
+    offset: Floats | None = None
+    offset_std: Floats | None = None
+    batch: Indices | None = None
+
+    def take(self, rows: slice | Indices) -> Rows:
+        """Encoded rows, as the model sees them."""
+        encoded = self.schema.to_rows(self.matrix[rows])
+        return encoded if self.scale is None else self.scale.transform(encoded)
+
+    def encode(self) -> Rows:
+        """All rows, encoded."""
+        return self.take(slice(None))
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Known rows from which queries are predicted; what is derived from them is made once."""
+
+    schema: TableSchema
+    X: Floats  # (anchor, feature), with categories as codes
+    y: Floats  # (anchor,) or (anchor, output), without the offsets of batches
+    table_rows: Indices  # (anchor,): rows of the training table; −1 of anchors that were added
+    weights: Floats | None = None  # (anchor,)
+    labels: list[Hashable] | None = None  # of the rows in the training table
+    scale: RowScale | None = None
+    censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
+    learned_metric: LearnedMetric | None = None  # where it has been learned already
+    n_jobs: int | None = None  # of neighbor searches
+    groups: Indices | None = None  # (anchor,): codes of groups that are held out together
+    batch: Indices | None = None  # (anchor,): codes of batches, whose offsets y does not have
+    y_std: Floats | None = None  # (anchor,): known standard deviations of the errors of y
+    variances: tuple[float, float] | None = None  # as those of `TrainingRows`
+    # neighbor indices by metric, as needed
+    indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: TrainingRows,
+        *,
+        censored_X: Floats | None = None,
+        scale: RowScale | None = None,
+        learned_metric: LearnedMetric | None = None,
+        n_jobs: int | None = None,
+    ) -> Self:
+        """Of known rows of a fit."""
+        return cls(
+            schema=rows.schema,
+            X=rows.matrix,
+            y=rows.y,
+            table_rows=rows.table_rows,
+            weights=rows.weight,
+            labels=rows.labels,
+            scale=scale,
+            censored_X=censored_X,
+            learned_metric=learned_metric,
+            n_jobs=n_jobs,
+            groups=rows.groups,
+            batch=rows.batch,
+            y_std=rows.y_std,
+            variances=rows.variances,
+        )
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # without what is derived, except the metric, whose fit takes time
+        return vars(replace(self, learned_metric=self.known_metric)) | {"indices": {}}
+
+    @property
+    def targets(self) -> Floats:
+        """(anchor, output)."""
+        return self.y.reshape(len(self.y), -1)
+
+    def take(self, rows: Indices) -> Anchors:
+        """Some of the anchors."""
+        names = ("X", "y", "table_rows", "weights", "groups", "batch", "y_std")
+        values = {name: vars(self)[name] for name in names}
+        taken: dict[str, Any] = {
+            name: None if value is None else value[rows] for name, value in values.items()
+        }
+        return replace(self, **taken, labels=self.labels and [self.labels[i] for i in rows])
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Encoded anchors, as the model sees them."""
+        return Queries(self.schema, self.scale, self.X).encode()
+
+    @cached_property
+    def features(self) -> Floats:
+        """(anchor, encoded feature)."""
+        return self.rows.features
+
+    @property
+    def measured_features(self) -> Floats:
+        """(row, encoded feature): the anchors and, after them, censored rows of the fit."""
+        if self.censored_X is None:
+            return self.features
+        censored = Queries(self.schema, self.scale, self.censored_X).encode()
+        return np.concatenate([self.features, censored.features])
+
+    @cached_property
+    def metric(self) -> LearnedMetric:
+        """The learned metric, of the fit or else of the anchors, when it is first needed."""
+        return self.learned_metric or learn_metric(self.features, self.y, self.weights)
+
+    @property
+    def known_metric(self) -> LearnedMetric | None:
+        """The learned metric, if it has been learned."""
+        return vars(self).get("metric", self.learned_metric)
+
+    @cached_property
+    def domain(self) -> ApplicabilityDomain:
+        """The applicability domain."""
+        return ApplicabilityDomain(
+            self.X, self.features, self.metric, self.y, self.schema.categorical, self.groups
+        )
+
+    @cached_property
+    def equal_rows(self) -> EqualRows:
+        """The anchors that equal rows to predict."""
+        return EqualRows(self.X)
+
+    def index(self, metric: str) -> NeighborIndex:
+        """The neighbor index for a metric."""
+        if metric not in self.indices:
+            learned = self.metric if metric == LEARNED else None
+            self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
+        return self.indices[metric]

@@ -1,0 +1,294 @@
+"""Prediction: the predictive distribution of y of each query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from twinned.fitted.anchors import Queries
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.quantiles import (
+    check_confidence,
+    check_levels,
+    check_values,
+    likelihood_ratio,
+    tails,
+    weighted_quantiles,
+)
+from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
+from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_integer
+
+NO_CALIBRATION = (
+    "The model stores no calibration, which prediction intervals and quantiles need; "
+    "twinned.cross_conformal(model, X, y) returns a model that does."
+)
+
+
+class PredictedModel(Protocol):
+    """What a `Prediction` is computed from: a `FittedTwin`, or another fitted regressor."""
+
+    @property
+    def target(self) -> TargetTransform: ...
+
+    def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]: ...
+
+    def predict_mean(self, queries: Queries) -> Floats: ...
+
+    def squeeze(self, values: Floats) -> Floats: ...
+
+    def error_features(self, queries: Queries) -> ErrorFeatures: ...
+
+    def calibrated_features(self, calibration: Calibration) -> Floats: ...
+
+    @property
+    def least_error(self) -> float: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The predictive distribution of y of each query, in units of y.
+
+    On the scale of the fitted target it is a location plus an error scale times a random score,
+    whose distribution is that of the out-of-fold scores. A transformed target is transformed
+    exactly, and the location contains the offset of the batch of the query.
+
+    All values are computed when they are first needed. Without a stored calibration, only `mean`,
+    `std` and `sample` exist.
+    """
+
+    fitted: PredictedModel
+    queries: Queries
+    calibration: Calibration | None = None  # for the errors of these measurements
+
+    @property
+    def target(self) -> TargetTransform:
+        """The transformation of the fitted target."""
+        return self.fitted.target
+
+    # --- on the scale of the fitted target ------------------------------------------------------
+
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """(query, output): location, and raw standard deviation of anchors and members."""
+        return self.fitted.moments(self.queries, return_std=True)
+
+    @cached_property
+    def location(self) -> Floats:
+        """(query,) or (query, output): the prediction of the fitted target."""
+        if "moments" in vars(self):
+            return self.fitted.squeeze(self.moments[0])
+        return self.fitted.squeeze(self.fitted.moments(self.queries)[0])
+
+    @property
+    def spread(self) -> Floats:
+        """(query,) or (query, output): the raw standard deviation."""
+        return self.fitted.squeeze(self.moments[1])
+
+    @cached_property
+    def model_scale(self) -> Floats:
+        """(query,): the error scale without the error of the offset of the batch."""
+        calibration, (mean, std) = self.require_calibration(), self.moments
+        offset = 0.0 if self.queries.offset is None else self.queries.offset
+        return calibration.error_scale(self.queries.matrix, mean[:, 0] - offset, std[:, 0])
+
+    @cached_property
+    def scale(self) -> Floats:
+        """(query,): the error scale, in units of which scores are."""
+        if self.queries.offset_std is None:
+            return self.model_scale
+        # the offset has the same error for all rows of a batch, also for those with little noise
+        error = np.maximum(self.model_error_std, self.fitted.least_error)
+        return self.model_scale * np.hypot(1.0, self.queries.offset_std / error)
+
+    @cached_property
+    def model_error_std(self) -> Floats:
+        """(query,): standard deviation of the error without that of the offset of the batch."""
+        if self.calibration is not None:
+            return self.calibration.std(self.model_scale)
+        spread = self.spread
+        if spread.ndim > 1:
+            raise ValueError(f"Joint samples need a single output, but y has {spread.shape[1]}.")
+        return SPREAD_FACTOR * spread
+
+    @property
+    def offset_error_std(self) -> Floats:
+        """(query,): standard deviation of the error of the offset of the batch."""
+        std = self.queries.offset_std
+        return np.zeros(len(self.queries)) if std is None else std
+
+    @property
+    def error_std(self) -> Floats:
+        """(query,): standard deviation of the error of the prediction of the fitted target."""
+        if self.queries.offset_std is None:
+            return self.model_error_std
+        return np.hypot(self.model_error_std, self.offset_error_std)
+
+    @cached_property
+    def error_features(self) -> ErrorFeatures:
+        """What the correlations of the errors of the queries are computed from."""
+        return self.fitted.error_features(self.queries)
+
+    @cached_property
+    def joint(self) -> JointPrediction:
+        """The joint normal distribution of the fitted target at the queries.
+
+        Rows of one batch have the error of its offset in common.
+        """
+        if len(self.queries) > MAX_ROWS:
+            n_rows = len(self.queries)
+            raise ValueError(f"X has {n_rows} rows; joint samples have at most {MAX_ROWS}.")
+        std, correlation = self.error_std, self.error_features.correlation()
+        if (batch := self.queries.batch) is not None:
+            share = self.model_error_std / std
+            offset_share = self.offset_error_std / std
+            correlation = correlation * np.outer(share, share)
+            same_batch = batch[:, None] == batch
+            correlation += np.where(same_batch, np.outer(offset_share, offset_share), 0.0)
+        return JointPrediction(self.location, std, correlation)
+
+    def paired_error_covariance(self, other: Prediction) -> Floats:
+        """(query,): covariance of the error of each query and the same or only one of another."""
+        correlation = self.error_features.paired_correlation(other.error_features)
+        covariance = correlation * self.model_error_std * other.model_error_std
+        if (batch := self.queries.batch) is not None and other.queries.batch is not None:
+            common = self.offset_error_std * other.offset_error_std
+            covariance = covariance + np.where(batch == other.queries.batch, common, 0.0)
+        return covariance
+
+    def require_calibration(self) -> Calibration:
+        """The calibration; raise where there is none."""
+        if self.calibration is None:
+            raise AttributeError(NO_CALIBRATION)
+        return self.calibration
+
+    # --- in units of y --------------------------------------------------------------------------
+
+    @cached_property
+    def mean(self) -> Floats:
+        """(query,) or (query, output): the prediction, a mean in units of y."""
+        if self.target == IDENTITY:
+            return self.location
+        return self.fitted.squeeze(self.fitted.predict_mean(self.queries))
+
+    @property
+    def std(self) -> Floats:
+        """(query,) or (query, output): the standard deviation of the error.
+
+        It is raw without a calibration: that of the estimates of anchors and members. That of a
+        transformed target is by the delta method.
+        """
+        if self.calibration is None:
+            std = self.spread
+        else:
+            std = self.calibration.std(self.scale)
+        return std if self.target == IDENTITY else self.target.slope(self.mean) * std
+
+    def interval(self, confidence: float = 0.9, shifted: Floats | None = None) -> Floats:
+        """(query, 2): ends of intervals, beyond which y is equally likely.
+
+        `shifted` (row, encoded feature) are rows of another distribution, for which the intervals
+        are to hold; see `twinned.fitted.quantiles`.
+        """
+        calibration = self.require_calibration()
+        level = check_confidence(confidence, calibration.n_rows)
+        if shifted is None:
+            return self.quantiles(tails(level))
+        known_features = self.fitted.calibrated_features(calibration)
+        ratio = likelihood_ratio(known_features, shifted)
+        weights, query_weights = ratio(known_features), ratio(self.queries.encode().features)
+        scores, upper = calibration.scores, tails(level)[1]
+        low = -weighted_quantiles(-scores[::-1], weights[::-1], query_weights, upper)
+        high = weighted_quantiles(scores, weights, query_weights, upper)
+        return self._of_scores(np.column_stack([low, high]))
+
+    def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
+        """(query, quantile): values that y does not exceed with these probabilities."""
+        distribution = self.require_calibration().distribution
+        return self._of_scores(distribution.quantile(check_levels(quantiles)))
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        """(query,): probability that a measurement is at most y, one value or one of each query."""
+        distribution = self.require_calibration().distribution
+        return distribution.cdf(self._to_scores(check_values(y, len(self.queries))))
+
+    def log_density(self, y: ArrayLike) -> Floats:
+        """(query,): logarithm of the density at y, which is −∞ where y is not possible."""
+        distribution = self.require_calibration().distribution
+        y = check_values(y, len(self.queries))
+        density = distribution.log_density(self._to_scores(y)) - np.log(self.scale)
+        if self.target == IDENTITY:
+            return density
+        slope = self.target.slope(y)
+        return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+        """(sample, query): joint draws, which are normal on the scale of the fitted target."""
+        check_integer("n_samples", n_samples)
+        draws = self.joint.sample(n_samples, check_random_state(random_state))
+        return self.target.invert(draws)
+
+    def _of_scores(self, scores: Floats) -> Floats:
+        """(query, score) values of y at these scores (score,), or (query, score)."""
+        values = self.location[:, None] + self.scale[:, None] * scores
+        return self.target.invert(values)
+
+    def _to_scores(self, y: Floats) -> Floats:
+        return (self.target.apply(y) - self.location) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class TargetPredictions:
+    """The predictive distributions of several targets, with an axis of targets after the rows."""
+
+    predictions: Sequence[Prediction]  # one for each target
+
+    def _stack(self, results: Sequence[Floats]) -> Floats:
+        return np.stack(results, axis=1)
+
+    @property
+    def mean(self) -> Floats:
+        """(query, target)."""
+        return self._stack([prediction.mean for prediction in self.predictions])
+
+    @property
+    def std(self) -> Floats:
+        """(query, target)."""
+        return self._stack([prediction.std for prediction in self.predictions])
+
+    def interval(self, confidence: float = 0.9) -> Floats:
+        """(query, target, 2): intervals, each of which covers its own target."""
+        return self._stack([each.interval(confidence) for each in self.predictions])
+
+    def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
+        """(query, target, quantile)."""
+        return self._stack([prediction.quantiles(quantiles) for prediction in self.predictions])
+
+    def cdf(self, y: ArrayLike) -> Floats:
+        """(query, target), of y (query, target) or one number."""
+        return self._stack([p.cdf(column) for p, column in self._columns(y)])
+
+    def log_density(self, y: ArrayLike) -> Floats:
+        """(query, target), of y (query, target) or one number."""
+        return self._stack([p.log_density(column) for p, column in self._columns(y)])
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+        """(sample, query, target): joint draws of each target, independent between targets."""
+        rng = check_random_state(random_state)
+        draws = [prediction.sample(n_samples, rng) for prediction in self.predictions]
+        return np.stack(draws, axis=2)
+
+    def _columns(self, y: ArrayLike) -> list[tuple[Prediction, Floats]]:
+        n_rows, n_targets = len(self.predictions[0].queries), len(self.predictions)
+        values = np.asarray(y, dtype=np.float64)
+        if values.ndim and values.shape != (n_rows, n_targets):
+            raise ValueError(f"y has the shape {values.shape}, not {(n_rows, n_targets)}.")
+        columns = np.broadcast_to(values, (n_rows, n_targets)).T
+        return list(zip(self.predictions, columns, strict=True))
