@@ -15,19 +15,21 @@ from sklearn.utils import Tags, check_consistent_length
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
-    FitContext,
+    CrossFittedMember,
+    FitSettings,
     FittedMember,
     MemberSpec,
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.rows import BlendRows, blend_rows, warn_of_unknown_features
 from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
-    blend_members,
+    blend,
+    held_out_predictions,
     leaderboard,
     rmse_and_error,
     spread_around,
@@ -272,8 +274,8 @@ class AutoTwinRegressor(BaseTwin):
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         warn_of_unknown_features(rows.rows.take(rows.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
-            results = self.fit_members(self.check_parameters(), rows.rows, seed, start)
-            self._set_blend(FitRecord(results, rows, seed))
+            members = self.fit_members(self.check_parameters(), rows.rows, seed, start)
+            self._set_blend(FitRecord(members, rows, seed))
             if calibrate:
                 with parallel_config("threading", n_jobs=self.n_jobs):
                     self._calibrate()
@@ -312,56 +314,55 @@ class AutoTwinRegressor(BaseTwin):
 
     def fit_members(
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
-    ) -> list[MemberResult]:
+    ) -> list[CrossFittedMember]:
         """Fit the members; `start` is the time at which the fit of the blend began."""
 
-        def report(result: MemberResult) -> None:
+        def report(member: CrossFittedMember) -> None:
             if self.verbose:
-                known = np.flatnonzero(rows.held_out & ~rows.censored)
-                own = rows.take(known)
-                rmse, _ = rmse_and_error(result.prediction[known], own.y, own.weight)
-                seconds = f"fitted in {result.fit_seconds:.1f} s"
-                _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
+                known = rows.take(np.flatnonzero(rows.held_out & ~rows.censored))
+                predicted = member.out_of_fold[rows.held_out & ~rows.censored]
+                rmse, _ = rmse_and_error(predicted, known.y, known.weight)
+                seconds = f"fitted in {member.fit_seconds:.1f} s"
+                _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
-        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs, {}), report)
-        if rows.bounds is not None:
-            specs = [spec.for_bounds() for spec in specs]
-        if self.time_budget is None:
-            results = fits.run(specs)
-        else:
-            results = fits.run_within(specs, self.time_budget, start)
-        self.skipped_ = fits.skipped
-        fits.report_skipped(len(results), stacklevel=5)
-        return results
+        members, self.skipped_ = cross_fit(
+            specs,
+            rows,
+            FitSettings(seed, self.memory_limit, self.n_jobs),
+            time_budget=self.time_budget,
+            start=start,
+            report=report,
+            stacklevel=6,
+        )
+        return members
 
     def _set_blend(self, record: FitRecord) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
         self._record = record
-        results, rows, seed = record.results, record.rows, record.seed % 2**16
+        members, rows, seed = record.members, record.rows, record.seed % 2**16
         known, anchors, held_out = rows.known, rows.anchors, rows.anchors.held_out
-        every = np.column_stack([result.prediction[rows.rows.held_out] for result in results])
-        predictions = every[: len(known)]
-        blend = blend_members(every, rows, seed)
-        self.members_ = {result.member.label: result.member.estimator for result in results}
-        self._preparations = [result.member.preparation for result in results]
+        predictions = held_out_predictions(members, rows)[: len(known)]
+        weights = blend(members, rows, seed)
+        self.members_ = {member.label: member.estimator for member in members}
+        self._preparations = [member.preparation for member in members]
         parts = rows.of_anchors(predictions), anchors.y, anchors.weight
         self._anchor_predictions = complete_predictions(*parts)
-        self._spread_weights = spread_weights(predictions, known, blend.weights)
-        self.member_weights_ = blend.weights
+        self._spread_weights = spread_weights(predictions, known, weights.weights)
+        self.member_weights_ = weights.weights
         self.blend_: dict[str, Any] = {
-            "method": blend.method,
-            "rmse": blend.nested_rmse[blend.method],
-            "nested_rmse": blend.nested_rmse,
+            "method": weights.method,
+            "rmse": weights.nested_rmse[weights.method],
+            "nested_rmse": weights.nested_rmse,
         }
-        self.plan_ = [result.spec.entry for result in results]
-        nested, own = rows.of_anchors(blend.nested_prediction), anchors.take(held_out)
+        self.plan_ = [member.spec.entry for member in members]
+        nested, own = rows.of_anchors(weights.nested_prediction), anchors.take(held_out)
         self.replicate_correlation_ = replicate_correlation(
             np.column_stack([own.matrix, np.asarray(own.fold, dtype=float)]),
             own.y - nested[held_out],
             own.weight,
         )
         self._store_rows(rows.rows, anchors)
-        self.set_out_of_fold(self._anchor_predictions @ blend.weights, anchors.folds)
+        self.set_out_of_fold(self._anchor_predictions @ weights.weights, anchors.folds)
         if self.local_power_:
             local = LocalErrors(self._anchors, np.asarray(self.anchor_errors_), anchors.folds)
             nested = nested + local.predict(self.local_power_)
@@ -369,8 +370,8 @@ class AutoTwinRegressor(BaseTwin):
         self.out_of_fold_prediction_ = nested
         if anchors.offsets is not None:
             known = self._set_batches(rows)
-        self._leaderboard = leaderboard(results, predictions, known, blend.weights)
-        self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
+        self._leaderboard = leaderboard(members, predictions, known, weights.weights)
+        self.contribution_ = twin_contribution(members, predictions, known, weights, seed)
 
     def _set_batches(self, rows: BlendRows) -> TrainingRows:
         """Set offsets and errors of batches; the known rows with y by the offsets without them.
@@ -452,7 +453,7 @@ class AutoTwinRegressor(BaseTwin):
         the anchors; those that no fold holds out are not there. With batches, predictions are those
         of rows of known batches, in which the offset is estimated from the other rows.
         """
-        results, rows, *_, missing, scores = self._fit_record()
+        fitted_members, rows, *_, missing, scores = self._fit_record()
         held_out = np.flatnonzero(rows.anchors.held_out)
         merged_into = rows.merged_into[held_out]
         n_rows = len(rows.anchors)
@@ -463,7 +464,7 @@ class AutoTwinRegressor(BaseTwin):
             "score": np.nan if scores is None else scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
         }
-        predicted = {each.spec.label: each.prediction[merged_into] for each in results}
+        predicted = {each.label: each.out_of_fold[merged_into] for each in fitted_members}
         members = {name: mean + of_members for name, mean in predicted.items()}
         return pd.DataFrame(columns | members, index=held_out)
 
@@ -477,12 +478,12 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, rows, seed, *_ = self._fit_record()
+        members, rows, seed, *_ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
-        chosen = [result for result in results if result.spec.label in names]
+        chosen = [member for member in members if member.label in names]
         selected = copy.copy(self)
-        selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
+        selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         with ignore_table_warnings():
             selected._set_blend(FitRecord(chosen, rows, seed))
             selected._calibrate()

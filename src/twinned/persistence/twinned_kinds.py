@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.members import FeaturePreparation
+from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.power import TransformedModel
 from twinned.fitted.calibration import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
