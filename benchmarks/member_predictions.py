@@ -17,7 +17,7 @@ beside the plain ones; one of each two is chosen when the blend is made, as in `
 
 import io
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -29,16 +29,15 @@ from benchmarks.tables import split_table
 from paper import harness
 from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
+from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import (
     AUTO,
     POWER,
-    FeaturePreparation,
-    FitContext,
-    FittedMember,
-    MemberSettings,
+    CrossFittedMember,
+    FitSettings,
     MemberSpec,
 )
-from twinned.estimators.blending.plan import MemberFits, MemberResult
+from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.blending.rows import blend_rows
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table
@@ -55,7 +54,7 @@ class PreparedBlend(NamedTuple):
     model: AutoTwinRegressor
     specs: list[MemberSpec]
     rows: TrainingRows
-    context: FitContext
+    settings: FitSettings
 
     def encode(self, X):
         """Return the encoded rows of a table, as members take them."""
@@ -77,14 +76,12 @@ def prepare(effort, X, y, n_jobs=1):
     dtype = np.dtype(np.float64)
     data = validate_training_rows(model, X, y, pair_dtype=dtype, multi_output=False)
     rows = blend_rows(data, model.cv, effort, seed).rows
-    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, n_jobs, {}))
+    return PreparedBlend(model, specs, rows, FitSettings(seed, model.memory_limit, n_jobs))
 
 
 def needed_members(blend):
     """Return the members that `fit` tries on these rows: power transformations where skewed."""
-    return MemberFits(blend.rows, blend.context, report=lambda result: None).without_needless(
-        blend.specs
-    )
+    return CrossFit(blend.rows, blend.settings).without_needless(blend.specs)
 
 
 def predict_other(dataset, seed, effort, name, n_jobs=1):
@@ -92,10 +89,9 @@ def predict_other(dataset, seed, effort, name, n_jobs=1):
     (X, y), (X_test, _) = split_table(dataset, seed)
     blend = prepare(effort, X, y, n_jobs)
     specs = [spec for spec in needed_members(blend) if spec.name == name]
-    fits = MemberFits(blend.rows, blend.context, report=lambda result: None)
-    for result in fits.run(specs):
-        predicted = result.member.predict(blend.encode(X_test))
-        return MemberPredictions(result.prediction, predicted, result.fit_seconds)
+    for member in CrossFit(blend.rows, blend.settings).fit_all(specs):
+        predicted = member.predict(blend.encode(X_test))
+        return MemberPredictions(member.out_of_fold, predicted, member.fit_seconds)
     return None
 
 
@@ -116,12 +112,11 @@ def build_networks(dataset, seed, effort):
     rows, problems = blend.rows, {}
     for spec in blend.specs:
         if spec.name in NETWORKS:
-            preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix)
+            preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix)
             # the seed of a member depends on its name, as in `fit_member`
-            member_seed = (blend.context.seed + crc32(spec.name.encode())) % 2**31
-            shared = rows.n_folds, blend.context.memory_limit, 1, rows.schema
-            settings = MemberSettings(effort, member_seed, *shared, preparation, len(rows))
-            estimator = spec.make(settings)
+            member_seed = (blend.settings.seed + crc32(spec.name.encode())) % 2**31
+            settings = replace(blend.settings, seed=member_seed, n_jobs=1)
+            estimator = spec.make(effort, rows, settings)
             features = preparation.transform(rows.matrix)
             problem = build_problem(
                 estimator,
@@ -184,7 +179,7 @@ class StoredPredictions:
         return np.array([self.value_of_row[row.tobytes()] for row in matrix])
 
 
-class StoredMember(FittedMember):
+class StoredMember(CrossFittedMember):
     """A member of which only the predictions of the test rows are known."""
 
     @property
@@ -214,14 +209,21 @@ class StoredBlend(AutoTwinRegressor):
         """Read the members, of which the better of each two is chosen as in `fit`."""
         _, (X_test, _) = split_table(self.dataset, self.split)
         matrix = validate_table(self, X_test, rows.schema, np.dtype(np.float64))[0]
-        context = FitContext(seed, self.memory_limit, self.n_jobs, {})
-        fits, results = MemberFits(rows, context, report=lambda result: None), []
+        fits, members = CrossFit(rows, FitSettings(seed, self.memory_limit, self.n_jobs)), []
         for spec in fits.without_needless(specs):
-            own = read_predictions(self.folder, self.dataset, self.split, self.effort, spec.name)
-            member = StoredMember(spec.label, StoredPredictions(matrix, own.test), NoPreparation())
-            results.append(MemberResult(spec, member, own.out_of_fold, own.seconds, 0.0))
+            stored = read_predictions(self.folder, self.dataset, self.split, self.effort, spec.name)
+            member = StoredMember(
+                label=spec.label,
+                estimator=StoredPredictions(matrix, stored.test),
+                preparation=NoPreparation(),
+                spec=spec,
+                out_of_fold=stored.out_of_fold,
+                fit_seconds=stored.seconds,
+                predict_seconds=0.0,
+            )
+            members.append(member)
         self.skipped_ = {}
-        return fits.choose_plain(results)
+        return fits.choose_plain(members)
 
 
 def blend_of_predictions(folder, effort, dataset, seed):

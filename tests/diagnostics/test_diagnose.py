@@ -12,9 +12,9 @@ from twinned.datasets import make_wsb
 from twinned.diagnostics.blend_checks import logarithm_check
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.twin_checks import uncertainty_check
+from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
 from twinned.estimators.blending.members import TWIN_SIZES
-from twinned.estimators.blending.plan import affordable_rows
 
 MEMBERS = ["ridge", "gp_rbf"]
 pytestmark = pytest.mark.usefixtures("quick_checks")

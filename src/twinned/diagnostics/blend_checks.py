@@ -33,8 +33,8 @@ from twinned.diagnostics.twin_checks import (
     uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.blending.costs import affordable_rows, member_seconds
 from twinned.estimators.blending.members import POWER
-from twinned.estimators.blending.plan import affordable_rows, member_seconds
 from twinned.estimators.target import bound_arguments
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform

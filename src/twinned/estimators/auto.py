@@ -16,19 +16,21 @@ from sklearn.utils import Tags, check_consistent_length
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
-    FitContext,
+    CrossFittedMember,
+    FitSettings,
     FittedMember,
     MemberSpec,
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.rows import BlendRows, blend_rows, warn_of_unknown_features
 from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
-    blend_members,
+    blend,
+    held_out_predictions,
     leaderboard,
     rmse_and_error,
     spread_around,
@@ -288,11 +290,11 @@ class AutoTwinRegressor(BaseTwin):
 
         Where `cv` is no number of folds, the folds are those of the rows.
         """
-        blend = clone(self)
-        vars(blend).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        model = clone(self)
+        vars(model).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
         with limit_threads(1):
-            blend._fit_rows(rows, draw_seed(blend.random_state), time.perf_counter())
-        return blend
+            model._fit_rows(rows, draw_seed(model.random_state), time.perf_counter())
+        return model
 
     def training_rows(self) -> TrainingRows:
         """The anchors as rows to fit to again, with their folds where `cv` is no number."""
@@ -313,8 +315,8 @@ class AutoTwinRegressor(BaseTwin):
         names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
         warn_of_unknown_features(shared.rows.take(shared.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
-            results = self.fit_members(self.check_parameters(), shared.rows, seed, start)
-            self._set_blend(results, shared, seed, calibrate=calibrate)
+            members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
+            self._set_blend(members, shared, seed, calibrate=calibrate)
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
@@ -350,49 +352,49 @@ class AutoTwinRegressor(BaseTwin):
 
     def fit_members(
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
-    ) -> list[MemberResult]:
+    ) -> list[CrossFittedMember]:
         """Fit the members; `start` is the time at which the fit of the blend began."""
 
-        def report(result: MemberResult) -> None:
+        def report(member: CrossFittedMember) -> None:
             if self.verbose:
-                known = np.flatnonzero(rows.held_out & ~rows.censored)
-                own = rows.take(known)
-                rmse, _ = rmse_and_error(result.prediction[known], own.y, own.weight)
-                seconds = f"fitted in {result.fit_seconds:.1f} s"
-                _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
+                known = rows.take(np.flatnonzero(rows.held_out & ~rows.censored))
+                predicted = member.out_of_fold[rows.held_out & ~rows.censored]
+                rmse, _ = rmse_and_error(predicted, known.y, known.weight)
+                seconds = f"fitted in {member.fit_seconds:.1f} s"
+                _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
-        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs, {}), report)
-        if rows.bounds is not None:
-            specs = [spec.for_bounds() for spec in specs]
-        if self.time_budget is None:
-            results = fits.run(specs)
-        else:
-            results = fits.run_within(specs, self.time_budget, start)
-        self.skipped_ = fits.skipped
-        fits.report_skipped(len(results), stacklevel=5)
-        return results
+        members, self.skipped_ = cross_fit(
+            specs,
+            rows,
+            FitSettings(seed, self.memory_limit, self.n_jobs),
+            time_budget=self.time_budget,
+            start=start,
+            report=report,
+            stacklevel=6,
+        )
+        return members
 
     def _set_blend(
-        self, results: list[MemberResult], rows: BlendRows, seed: int, *, calibrate: bool
+        self, members: list[CrossFittedMember], rows: BlendRows, seed: int, *, calibrate: bool
     ) -> None:
         """Set the fitted state, and what the out-of-fold predictions of the members show."""
         known, anchors = rows.known, rows.anchors
         held_out = anchors.held_out
-        held_out_predictions = np.column_stack(
-            [result.prediction[rows.rows.held_out] for result in results]
-        )
-        predictions = held_out_predictions[: len(known)]
-        blend = blend_members(held_out_predictions, rows, seed % 2**16)
+        predictions = held_out_predictions(members, rows)[: len(known)]
+        weights = blend(members, rows, seed % 2**16)
         model = BlendModel(
-            members=[result.member for result in results],
-            weights=blend.weights,
-            spread_weights=spread_weights(predictions, known, blend.weights),
+            members=[
+                FittedMember(member.label, member.estimator, member.preparation)
+                for member in members
+            ],
+            weights=weights.weights,
+            spread_weights=spread_weights(predictions, known, weights.weights),
             out_of_fold=complete_predictions(
                 rows.of_anchors(predictions), anchors.y, anchors.weight
             ),
             schema=rows.rows.schema,
         )
-        nested = rows.of_anchors(blend.nested_prediction)
+        nested = rows.of_anchors(weights.nested_prediction)
         known_anchors = anchors.take(held_out)
         fitted = FittedTwin(
             model=model,
@@ -406,14 +408,14 @@ class AutoTwinRegressor(BaseTwin):
                 known_anchors.weight,
             ),
         )
-        fitted = with_residuals(fitted, model.out_of_fold @ blend.weights, anchors.folds)
-        rmse = blend.nested_rmse[blend.method]
+        fitted = with_residuals(fitted, model.out_of_fold @ weights.weights, anchors.folds)
+        rmse = weights.nested_rmse[weights.method]
         if fitted.local_weights is not None:
             residuals = fitted.squeeze(np.asarray(fitted.residuals))
             local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
             nested = nested + local.predict(fitted.local_weights.power)
             rmse, _ = rmse_and_error(nested[held_out], known_anchors.y, known_anchors.weight)
-        record = FitRecord(results, rows, seed)
+        record = FitRecord(members, rows, seed)
         if anchors.offsets is not None:
             fitted = update_offsets(fitted, anchors.offsets, shrinks=True, predicted=nested)
             batches = errors_of_batches(fitted, nested, held_out)
@@ -425,19 +427,23 @@ class AutoTwinRegressor(BaseTwin):
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
             known = replace(known, y=known_y)
-        self.blend_ = {"method": blend.method, "rmse": rmse, "nested_rmse": blend.nested_rmse}
-        self.plan_ = [result.spec.entry for result in results]
+        self.blend_ = {
+            "method": weights.method,
+            "rmse": rmse,
+            "nested_rmse": weights.nested_rmse,
+        }
+        self.plan_ = [member.spec.entry for member in members]
         self.out_of_fold_prediction_ = nested
-        self._leaderboard = leaderboard(results, predictions, known, blend.weights)
-        self.contribution_ = twin_contribution(results, predictions, known, blend, seed % 2**16)
+        self._leaderboard = leaderboard(members, predictions, known, weights.weights)
+        self.contribution_ = twin_contribution(
+            members, predictions, known, weights, seed % 2**16
+        )
         if calibrate:
             with parallel_config("threading", n_jobs=self.n_jobs):
                 calibration = self._calibrate(fitted, nested, record)
             scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
-            fitted, record = (
-                replace(fitted, calibration=calibration),
-                record._replace(scores=scores),
-            )
+            fitted = replace(fitted, calibration=calibration)
+            record = record._replace(scores=scores)
         self._fitted, self._record = fitted, record
 
     @staticmethod
@@ -512,7 +518,7 @@ class AutoTwinRegressor(BaseTwin):
         the anchors; those that no fold holds out are not there. With batches, predictions are those
         of rows of known batches, in which the offset is estimated from the other rows.
         """
-        results, rows, *_, missing, scores = self._fit_record()
+        fitted_members, rows, *_, missing, scores = self._fit_record()
         held_out = np.flatnonzero(rows.anchors.held_out)
         merged_into = rows.merged_into[held_out]
         n_rows = len(rows.anchors)
@@ -523,7 +529,7 @@ class AutoTwinRegressor(BaseTwin):
             "score": np.nan if scores is None else scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
         }
-        predicted = {each.spec.label: each.prediction[merged_into] for each in results}
+        predicted = {each.label: each.out_of_fold[merged_into] for each in fitted_members}
         members = {name: mean + of_members for name, mean in predicted.items()}
         return pd.DataFrame(columns | members, index=held_out)
 
@@ -537,12 +543,12 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, rows, seed, *_ = self._fit_record()
+        members, rows, seed, *_ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
-        chosen = [result for result in results if result.spec.label in names]
+        chosen = [member for member in members if member.label in names]
         selected = copy.copy(self)
-        selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
+        selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         with ignore_table_warnings():
             selected._set_blend(chosen, rows, seed, calibrate=True)
         return selected

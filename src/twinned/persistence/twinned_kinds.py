@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.members import FeaturePreparation, FittedMember
+from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.power import TransformedModel
 from twinned.estimators.twin import cache_bytes

@@ -1,33 +1,26 @@
-"""Members of `AutoTwinRegressor`: their features, estimators, fits and predictions.
-
-Features are made from one encoded table, of the kind that a member can take. `"encoded"` are those
-of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
-numeric ones are replaced by the median and marked by indicator columns, and missing categories are
-a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
-all columns are standardized; `"unscaled"` is the same without the latter.
-"""
+"""Members of `AutoTwinRegressor`: their estimators, fits and predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
-from twinned.fitted.twin import Queries
+from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
@@ -38,7 +31,7 @@ from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema, known_medians
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
@@ -53,91 +46,14 @@ _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoosti
 
 
 @dataclass(frozen=True, eq=False)
-class FeaturePreparation:
-    """Imputation, indicators and scaling, fitted to the training rows of a member."""
+class FitSettings:
+    """What the fits of all members share, besides the rows."""
 
-    kind: str
-    n_features: int
-    categorical: list[int]  # columns of codes in the encoded table
-    n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
-    empty: list[int]  # numeric features without any known value, or that are not used
-    medians: Floats  # (feature,): of the numeric features
-    marked: list[int]  # numeric features with an indicator of missing values
-    center: Floats  # (column,) of the dense features
-    spread: Floats
-
-    @classmethod
-    def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
-        """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
-        missing = np.isnan(rows)
-        known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
-        if used is not None:
-            known &= np.isin(np.arange(rows.shape[1]), used)
-        is_dense = kind in ("dense", "unscaled")
-        prepared = cls(
-            kind="dense" if is_dense else kind,
-            n_features=rows.shape[1],
-            categorical=schema.categorical,
-            n_categories=[schema.n_indicators[j] for j in schema.categorical],
-            empty=[j for j in schema.numeric if not known[j]],
-            medians=known_medians(rows),
-            marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
-            center=np.zeros(int(is_dense)),
-            spread=np.ones(int(is_dense)),
-        )
-        if not is_dense:
-            return prepared
-        dense = prepared.transform(rows)
-        center, spread = dense.mean(axis=0), dense.std(axis=0)
-        constant = spread <= 1e-12 * np.abs(center)
-        if kind == "unscaled":
-            center, constant = np.zeros_like(center), np.ones_like(constant)
-        return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
-
-    @property
-    def categorical_columns(self) -> list[int] | None:
-        """The columns of codes after `transform`; None where there are none."""
-        return None if self.kind == "dense" or not self.categorical else self.categorical
-
-    @property
-    def n_columns(self) -> int:
-        """The number of columns after `transform`."""
-        marked = len(self.marked) if self.kind == "complete" else 0
-        return len(self.center) if self.kind == "dense" else self.n_features + marked
-
-    def transform(self, matrix: Floats) -> Floats:
-        """(n, n_features) encoded rows → (n, column) features of the member."""
-        missing, filled = np.isnan(matrix), matrix
-        if self.empty:  # zeros in the features that had no known value or are not used
-            filled = matrix.copy()
-            filled[:, self.empty] = 0.0
-        if self.kind == "encoded":
-            return filled
-        fill = self.medians.copy()
-        fill[self.categorical] = self.n_categories
-        filled = np.where(missing, fill, filled)
-        categories = list(zip(self.categorical, self.n_categories, strict=True))
-        for j, n in categories:
-            filled[~missing[:, j] & (filled[:, j] >= n), j] = n + 1
-        complete = np.column_stack([filled, missing[:, self.marked].astype(float)])
-        if self.kind == "complete":
-            return complete
-        indicators = [(complete[:, [j]] == np.arange(n + 1)).astype(float) for j, n in categories]
-        dense = np.column_stack([np.delete(complete, self.categorical, axis=1), *indicators])
-        return (dense - self.center) / self.spread
-
-
-class MemberSettings(NamedTuple):
-    """What the estimator of a member depends on."""
-
-    effort: str
-    seed: int
-    n_folds: int
-    memory_limit: int | str | None
-    n_jobs: int | None  # of members that have threads of their own
-    schema: TableSchema
-    preparation: FeaturePreparation
-    n_rows: int
+    seed: int = 0
+    memory_limit: int | str | None = None
+    n_jobs: int | None = None
+    # features of members with selected ones, by the fold that does not select them
+    important: dict[int, Indices] = field(default_factory=dict)
 
 
 class Sizes(NamedTuple):
@@ -171,15 +87,17 @@ class TwinSizes(NamedTuple):
 
 TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_000, 20)}
 
-MakeEstimator = Callable[[MemberSettings], Any]
+# (effort, rows, settings) → estimator; the seed of the settings is that of the member
+MakeEstimator = Callable[[str, TrainingRows, FitSettings], Any]
 
 
-class MemberSpec(NamedTuple):
+@dataclass(frozen=True)
+class MemberSpec:
     """A member that is not fitted."""
 
     label: str  # its name and, where it differs from that of the blend, its effort: "ridge:fast"
     effort: str
-    inputs: str  # kind of features, see `FeaturePreparation`
+    features: str  # kind of features, see `FeaturePreparation`
     make: MakeEstimator
     entry: Any  # of the list `members` that gives this member again
     one_fit: bool  # one fit gives all out-of-fold predictions
@@ -190,10 +108,13 @@ class MemberSpec(NamedTuple):
         return self.label.partition(":")[0]
 
     @property
-    def plain(self) -> MemberSpec:
-        """A built-in member without power transformations; other members are plain themselves."""
-        is_built_in = isinstance(self.entry, str)
-        return self._replace(label=self.name.removesuffix(POWER)) if is_built_in else self
+    def is_built_in(self) -> bool:
+        return isinstance(self.entry, str)
+
+    @property
+    def plain_name(self) -> str:
+        """The name of a built-in member without power transformations."""
+        return self.name.removesuffix(POWER) if self.is_built_in else self.name
 
     @property
     def has_threads(self) -> bool:
@@ -204,7 +125,7 @@ class MemberSpec(NamedTuple):
         """The member as it is fitted to a table; selected features need a fit for each fold."""
         is_wide = n_features > SCREENED_FEATURES
         screened = is_wide and self.effort == SMALL and self.name in _SCREENED
-        return self._replace(screened=screened, one_fit=self.one_fit and not screened)
+        return replace(self, screened=screened, one_fit=self.one_fit and not screened)
 
     def for_bounds(self) -> MemberSpec:
         """The member as it is fitted to censored rows.
@@ -212,13 +133,21 @@ class MemberSpec(NamedTuple):
         Only networks have out-of-fold predictions by one fit: the imputed values of others differ
         between folds.
         """
-        given = self.entry[1] if isinstance(self.entry, tuple) else None
-        return self._replace(one_fit=self.has_threads or supports_bounds(given))
+        estimator = None if self.is_built_in else self.entry[1]
+        return replace(self, one_fit=self.has_threads or supports_bounds(estimator))
+
+    def efforts(self, n_features: int) -> list[MemberSpec]:
+        """A built-in member with its own effort and with each smaller one, largest first."""
+        if not self.is_built_in or self.plain_name == "ridge":  # which has one effort
+            return [self]
+        efforts = efforts_of(self.name)
+        smaller = efforts[: efforts.index(self.effort)]
+        return [self, *(self.with_effort(effort).for_table(n_features) for effort in smaller[::-1])]
 
     def with_effort(self, effort: str) -> MemberSpec:
         """The same member with another effort, which its label then has."""
         label = f"{self.name}:{effort}"
-        return self._replace(label=label, effort=effort, entry=label)
+        return replace(self, label=label, effort=effort, entry=label)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,43 +177,56 @@ class FittedMember:
 
     def encode(self, matrix: Floats, schema: TableSchema | None = None) -> Queries:
         """Encoded rows (row, feature) as queries of a twin."""
-        return self.estimator.encode(self.preparation.transform(matrix), schema)
+        prepared = self.preparation.transform(matrix)
+        return self.estimator.validate_queries(prepared, learn_categories=True, schema=schema)
 
     def differences(self, first: Floats, second: Floats) -> Floats:
         """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        sides = [(side.reshape(-1, side.shape[-1]), side.shape[:-1]) for side in (first, second)]
         model = self.difference_model
-        if model is None:
-            return difference(*(self.predict(matrix).reshape(shape) for matrix, shape in sides))
-        fitted, rows = self.estimator.fitted_, []
-        schema = fitted.anchors.schema
-        for matrix, shape in sides:
+        sides: list[Any] = []
+        schema = None if model is None else self.estimator.fitted_.anchors.schema
+        for side in (first, second):
+            matrix, shape = side.reshape(-1, side.shape[-1]), side.shape[:-1]
+            if model is None:
+                sides.append(self.predict(matrix).reshape(shape))
+                continue
             queries = self.encode(matrix, schema)
             schema = queries.schema  # a new category has the same code on both sides
-            rows.append(Rows(*(part.reshape(*shape, -1) for part in queries.encode())))
-        return fitted.mean_of_members(model.differences(*rows))[..., 0]
+            sides.append(Rows(*(columns.reshape(*shape, -1) for columns in queries.encode())))
+        if model is None:
+            return difference(*sides)
+        return self.estimator.fitted_.mean_of_members(model.differences(*sides))[..., 0]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFittedMember(FittedMember):
+    """A fitted member with its out-of-fold predictions, and the seconds that it took."""
+
+    spec: MemberSpec
+    out_of_fold: Floats  # (row,): known rows, then censored ones; NaN where no fold holds out a row
+    fit_seconds: float  # of all folds and of the final fit
+    predict_seconds: float  # of as many rows as were fitted
 
 
 # --- estimators ---------------------------------------------------------------------------------
 
 
 def _networks(class_name: str, module: str) -> MakeEstimator:
-    def make(settings: MemberSettings) -> Any:
+    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
         from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
         from twinned.models.neural.parameters import NeuralTraining
 
-        sizes = NEURAL_EFFORTS[settings.effort]
-        fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
+        sizes = NEURAL_EFFORTS[effort]
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
-            effort=settings.effort,
+            effort=effort,
             n_members=sizes.blend_members,
             training=NeuralTraining(
-                n_folds=settings.n_folds,
-                fold_steps=fold_steps,
-                refit_folds=settings.n_folds <= sizes.blend_refit_folds,
+                n_folds=rows.n_folds,
+                fold_steps=sizes.blend_fold_steps,
+                refit_folds=rows.n_folds <= sizes.blend_refit_folds,
             ),
-            categorical_features=settings.preparation.categorical_columns,
+            categorical_features=rows.schema.categorical or None,
             memory_limit=settings.memory_limit,
             n_jobs=settings.n_jobs,
             random_state=settings.seed,
@@ -293,15 +235,15 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
     return make
 
 
-def _tree_twin(settings: MemberSettings) -> TwinRegressor:
+def _tree_twin(effort: str, rows: TrainingRows, settings: FitSettings) -> TwinRegressor:
     twin = TwinRegressor(
         cv=0,
-        categorical_features=settings.preparation.categorical_columns,
+        categorical_features=rows.schema.categorical or None,
         memory_limit=settings.memory_limit,
         random_state=settings.seed,
     )
-    n_rows, sizes = settings.n_rows, TWIN_SIZES.get(settings.effort)
-    if sizes is None or settings.schema.n_features > sizes.max_features:
+    n_rows, sizes = len(rows), TWIN_SIZES.get(effort)
+    if sizes is None or rows.schema.n_features > sizes.max_features:
         return twin
     base = default_estimator(n_rows, 1)
     # as many leaves as with all pairs of the default
@@ -311,18 +253,20 @@ def _tree_twin(settings: MemberSettings) -> TwinRegressor:
     return twin.set_params(estimator=base, pairs=HalfPairs(sizes.pairs))
 
 
-def _extra_trees(settings: MemberSettings) -> ExtraTreesRegressor:
-    return ExtraTreesRegressor(SIZES[settings.effort].trees, random_state=settings.seed)
+def _extra_trees(effort: str, rows: TrainingRows, settings: FitSettings) -> ExtraTreesRegressor:
+    return ExtraTreesRegressor(SIZES[effort].trees, random_state=settings.seed)
 
 
-def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
-    schema, sizes = settings.schema, SIZES[settings.effort]
+def _boosting(
+    effort: str, rows: TrainingRows, settings: FitSettings
+) -> HistGradientBoostingRegressor:
+    schema, sizes = rows.schema, SIZES[effort]
     few = [j for j in schema.categorical if len(schema.categories[j]) <= _MAX_BOOSTING_CATEGORIES]
     return HistGradientBoostingRegressor(
         max_iter=sizes.boosting_iterations,
         learning_rate=sizes.learning_rate,
-        max_leaf_nodes=sizes.leaves(settings.n_rows),
-        min_samples_leaf=max(2, min(10, settings.n_rows // 8)),
+        max_leaf_nodes=sizes.leaves(len(rows)),
+        min_samples_leaf=max(2, min(10, len(rows) // 8)),
         early_stopping=False,
         categorical_features=few or None,
         random_state=settings.seed,
@@ -330,19 +274,23 @@ def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
 
 
 def _gaussian_process(kernel: str) -> MakeEstimator:
-    return lambda settings: GPRegressor(
-        kernel=kernel, max_rows=SIZES[settings.effort].gp_rows, random_state=settings.seed
+    return lambda effort, rows, settings: GPRegressor(
+        kernel=kernel, max_rows=SIZES[effort].gp_rows, random_state=settings.seed
     )
 
 
+def _ridge(effort: str, rows: TrainingRows, settings: FitSettings) -> RidgeCV:
+    return RidgeCV(np.logspace(-3, 4, 15))
+
+
 def _power(make_plain: MakeEstimator) -> MakeEstimator:
-    return lambda settings: PowerRegressor(make_plain(settings))
+    return lambda effort, rows, settings: PowerRegressor(make_plain(effort, rows, settings))
 
 
 def _optional(module: str, class_name: str, **parameters: Any) -> MakeEstimator:
     """A regressor of a library that is not a core dependency."""
 
-    def make(settings: MemberSettings) -> Any:
+    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
         try:
             library = import_module(module)
         except ImportError as error:
@@ -357,7 +305,7 @@ def _optional(module: str, class_name: str, **parameters: Any) -> MakeEstimator:
 _CATBOOST = {"verbose": False, "allow_writing_files": False, "thread_count": 1}
 # name → (kind of features, estimator)
 MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
-    "ridge": ("dense", lambda settings: RidgeCV(np.logspace(-3, 4, 15))),
+    "ridge": ("dense", _ridge),
     "gp_matern": ("dense", _gaussian_process("matern")),
     "gp_rbf": ("dense", _gaussian_process("rbf")),
     "extra_trees": ("dense", _extra_trees),
@@ -403,7 +351,8 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
         check_choice(f"the effort of {name}", effort, efforts_of(name))
         one_fit = name.startswith(("neural", "gp_")) or name.endswith(POWER)
-        return MemberSpec(entry, effort, *MEMBERS[name], entry, one_fit)
+        features, make = MEMBERS[name]
+        return MemberSpec(entry, effort, features, make, entry, one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")
     name, estimator = entry
@@ -411,55 +360,48 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         raise ValueError(f"{name!r} is not a valid name: it is built-in, empty, or has a colon.")
     check_base_estimator(estimator)
 
-    def make(settings: MemberSettings) -> Any:
+    def make_given(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
         return set_unset_seeds(clone(estimator), lambda: settings.seed)
 
     one_fit = hasattr(estimator, "fit_with_folds")
-    return MemberSpec(name, effort, "dense", make, entry, one_fit)
+    return MemberSpec(name, effort, "dense", make_given, entry, one_fit)
 
 
 # --- fitting ------------------------------------------------------------------------------------
 
 
-class FitContext(NamedTuple):
-    """What the fits of all members share, besides the rows."""
-
-    seed: int
-    memory_limit: int | str | None
-    n_jobs: int | None
-    important: dict[int, Indices]  # features for screened members, by a hash of the rows
-
-
 def fit_member(
     spec: MemberSpec,
-    context: FitContext,
+    settings: FitSettings,
     rows: TrainingRows,
-    n_folds: int,
+    fold: int = -1,
     imputed: Floats | None = None,
 ) -> FittedMember:
-    """Fit a member to rows; `imputed` are their values, where some are censored.
+    """Fit a member to the training rows of a fold; to all rows where it is −1.
 
-    Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
-    a twin are known rows.
+    Networks are fitted to the bounds of censored rows, and others to `imputed` values of the
+    training rows. The anchors of a twin are known rows.
     """
-    used, key = None, hash(rows.matrix.tobytes()) if spec.screened else 0
-    if spec.screened and (used := context.important.get(key)) is None:
-        used = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
-        context.important[key] = used
-    preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix, used)
+    rows = rows.without(fold)
+    used = None
+    if spec.screened:
+        if fold not in settings.important:
+            features = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
+            settings.important[fold] = features
+        used = settings.important[fold]
+    preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used)
     # the seed depends on the name, not on the other members
-    seed = (context.seed + crc32(spec.name.encode())) % 2**31
-    shared = n_folds, context.memory_limit, context.n_jobs, rows.schema, preparation, len(rows)
-    estimator = spec.make(MemberSettings(spec.effort, seed, *shared))
+    seed = (settings.seed + crc32(spec.name.encode())) % 2**31
+    estimator = spec.make(spec.effort, rows, replace(settings, seed=seed))
     features = preparation.transform(rows.matrix)
-    weight, bounds = rows.weight, rows.bounds
-    if spec.name.startswith("gp_"):
-        weight = rows.process_weight
+    bounds = rows.bounds
+    weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
     y = rows.y if imputed is None else imputed
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
-        limits = {"y_lower": bounds.lower, "y_upper": bounds.upper}
-        estimator.fit_with_folds(features, y, weight, rows.folds, **limits)
+        estimator.fit_with_folds(
+            features, y, weight, rows.folds, y_lower=bounds.lower, y_upper=bounds.upper
+        )
     elif bounds is not None and isinstance(estimator, TwinRegressor):
         estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
     elif bounds is None and spec.one_fit:

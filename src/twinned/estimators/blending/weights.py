@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned.estimators.blending.plan import MemberResult
+from twinned.estimators.blending.members import CrossFittedMember
 from twinned.estimators.blending.rows import BlendRows
 from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
 from twinned.rows.folds import row_folds
@@ -38,7 +38,7 @@ LEADERBOARD_FORMATS = {
 WeightMethod = Callable[[Floats], Floats]  # (row, model) weighted errors → (model,) weights
 
 
-class Blend(NamedTuple):
+class BlendWeights(NamedTuple):
     """Blend weights and the nested predictions by which their method was chosen."""
 
     method: str
@@ -93,7 +93,7 @@ def fit_blend(
     weight: Floats | None = None,
     groups: Indices | None = None,
     seed: int = 0,
-) -> Blend:
+) -> BlendWeights:
     """Fit blend weights by the method with the smallest nested error.
 
     Parameters
@@ -111,7 +111,7 @@ def fit_blend(
 
     Returns
     -------
-    Blend
+    BlendWeights
 
     Examples
     --------
@@ -135,7 +135,7 @@ def fit_blend(
     # of all repeats: the mean of their squared errors, not the error of their mean
     rmse = {name: float(np.sqrt((share @ values**2).mean())) for name, values in nested.items()}
     chosen = min(METHODS, key=lambda name: rmse[name])
-    return Blend(
+    return BlendWeights(
         method=chosen,
         weights=METHODS[chosen](weighted),
         nested_prediction=y + nested[chosen].mean(axis=1),
@@ -199,7 +199,7 @@ def _root_ratio(squares: Floats) -> float:
 class FitRecord(NamedTuple):
     """Results of the fit of a blend that a saved blend does not have."""
 
-    results: list[MemberResult]
+    members: list[CrossFittedMember]
     rows: BlendRows
     seed: int
     widening: Floats | None = None  # (anchor,): of errors, by those of the offsets
@@ -224,26 +224,35 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def blend_members(predictions: Floats, shared: BlendRows, seed: int) -> Blend:
-    """Blend weights by (row, member) predictions of held-out rows, known and then censored ones.
+def held_out_predictions(members: list[CrossFittedMember], rows: BlendRows) -> Floats:
+    """(held-out row, member): out-of-fold predictions, of known rows and then of censored ones."""
+    is_held_out = rows.rows.held_out
+    return np.column_stack([member.out_of_fold[is_held_out] for member in members])
+
+
+def blend(members: list[CrossFittedMember], rows: BlendRows, seed: int) -> BlendWeights:
+    """Weights by the out-of-fold predictions of members.
 
     The error of a censored row is the distance to its bounds. The nested predictions and errors of
     the result are those of the known rows.
     """
-    rows, known = shared.held_out, shared.known
-    if rows.bounds is None:
-        return fit_blend(predictions, rows.y, rows.weight, rows.groups, seed)
+    predictions = held_out_predictions(members, rows)
+    held_out, known = rows.held_out, rows.known
+    if held_out.bounds is None:
+        return fit_blend(predictions, held_out.y, held_out.weight, held_out.groups, seed)
     # with the limit for predictions within bounds, errors are the distances to the bounds
-    limits = rows.bounds.limits()
-    comparable = np.column_stack([limits + rows.bounds.errors(part) for part in predictions.T])
-    blend = fit_blend(comparable, limits, rows.weight, rows.groups, seed)
-    nested = blend.nested_prediction[: len(known)]
+    limits = held_out.bounds.limits()
+    comparable = limits[:, None] + np.column_stack(
+        [held_out.bounds.errors(predicted) for predicted in predictions.T]
+    )
+    weights = fit_blend(comparable, limits, held_out.weight, held_out.groups, seed)
+    nested = weights.nested_prediction[: len(known)]
     rmse, _ = rmse_and_error(nested, known.y, known.weight)
-    return Blend(blend.method, blend.weights, nested, {blend.method: rmse})
+    return weights._replace(nested_prediction=nested, nested_rmse={weights.method: rmse})
 
 
 def leaderboard(
-    results: list[MemberResult], predictions: Floats, known: TrainingRows, weights: Floats
+    members: list[CrossFittedMember], predictions: Floats, known: TrainingRows, weights: Floats
 ) -> dict[str, Any]:
     """Columns of a table with one row for each member, the one with the smallest error first.
 
@@ -256,12 +265,12 @@ def leaderboard(
         "rmse": rmse,
         "rmse_se": error,
         "weight": weights,
-        "fit_seconds": np.array([result.fit_seconds for result in results]),
-        "predict_seconds": np.array([result.predict_seconds for result in results]),
-        "bytes": np.array([_pickled_size(result.member.estimator) for result in results]),
+        "fit_seconds": np.array([member.fit_seconds for member in members]),
+        "predict_seconds": np.array([member.predict_seconds for member in members]),
+        "bytes": np.array([_pickled_size(member.estimator) for member in members]),
     }
-    names = [results[i].spec.label for i in order]
-    return {"member": names, **{name: values[order] for name, values in columns.items()}}
+    labels = [members[i].label for i in order]
+    return {"member": labels, **{name: values[order] for name, values in columns.items()}}
 
 
 def _pickled_size(estimator: Any) -> int:
@@ -273,17 +282,26 @@ def _pickled_size(estimator: Any) -> int:
 
 
 def twin_contribution(
-    results: list[MemberResult], predictions: Floats, known: TrainingRows, blend: Blend, seed: int
+    members: list[CrossFittedMember],
+    predictions: Floats,
+    known: TrainingRows,
+    weights: BlendWeights,
+    seed: int,
 ) -> dict[str, Any] | None:
     """Ratio of the errors of the blend with and without twins; None where one has no member."""
-    others = np.array([not result.member.is_twin for result in results])
+    others = np.array([not member.is_twin for member in members])
     if others.all() or not others.any():
         return None
     without = fit_blend(predictions[:, others], known.y, known.weight, known.groups, seed)
-    errors, baseline = (part.nested_prediction - known.y for part in (blend, without))
-    baseline_weights = np.zeros(len(results))
+    baseline_weights = np.zeros(len(members))
     baseline_weights[others] = without.weights
-    ratio = ratio_of_rmse(errors, baseline, known.weight, known.groups, seed=seed)
+    ratio = ratio_of_rmse(
+        weights.nested_prediction - known.y,
+        without.nested_prediction - known.y,
+        known.weight,
+        known.groups,
+        seed=seed,
+    )
     return {**ratio, "baseline_weights": baseline_weights}
 
 

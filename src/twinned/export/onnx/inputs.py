@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
-from twinned.estimators.blending.members import FeaturePreparation
+from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate, refuse
 from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema
 

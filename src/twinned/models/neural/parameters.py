@@ -48,6 +48,11 @@ class Effort:
     wide_share: float = 1.0
     wide_fold_share: float = 1.0
 
+    @property
+    def blend_fold_steps(self) -> int:
+        """Training steps of the networks of a blend that hold out a fold."""
+        return int(self.blend_fold_share * self.max_steps)
+
 
 EFFORTS = {
     "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1.0, wide_share=0.6, wide_fold_share=0.6),

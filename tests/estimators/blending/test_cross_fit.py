@@ -12,15 +12,16 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from twinned import AutoTwinRegressor, load, save
 from twinned.datasets import make_wsb
-from twinned.estimators.blending import plan
+from twinned.estimators.blending import costs, cross_fit
+from twinned.estimators.blending.costs import Clock, CostModel
+from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import (
     AUTO,
     SCREENED_FEATURES,
     TWIN_SIZES,
-    FitContext,
+    FitSettings,
     resolve_members,
 )
-from twinned.estimators.blending.plan import CostModel, MemberFits
 from twinned.estimators.blending.rows import blend_rows
 from twinned.models.wide_tables import important_features
 from twinned.rows.schema import TableSchema
@@ -29,30 +30,34 @@ from twinned.rows.training import TrainingRows
 EXPECTED = {"ridge": 2.0, "gp_rbf": 4.0, "gp_matern": 6.0}
 
 
-class SimulatedFits(MemberFits):
+def simulated_member(spec, out_of_fold):
+    return SimpleNamespace(label=spec.label, spec=spec, out_of_fold=out_of_fold)
+
+
+class SimulatedFits(CrossFit):
     """Fits that take a share of their expected time, on a clock of their own."""
 
     share, now = 0.0, 0.0
 
-    def _run_one(self, spec, clock, *, required):
+    def _fit_one(self, spec, clock, *, required):
         self.now += self.share * clock.expected(spec)
-        return [SimpleNamespace(spec=spec, prediction=self.rows.y)]
+        return simulated_member(spec, self.rows.y)
 
     def labels_within(self, specs, budget, share=0.0):
         self.share, self.now = share, 0.0
-        return [result.spec.label for result in self.run_within(specs, budget, 0.0)]
+        return [member.label for member in self.fit_within(specs, budget, 0.0)]
 
 
 @pytest.fixture
 def fits(monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
-    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
+    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 0.0)
     X, y = make_wsb(30, random_state=0)
     schema = TableSchema.all_numeric(X.shape[1])
     given = TrainingRows(schema, X.to_numpy(), y.to_numpy())
     rows = blend_rows(given, None, "balanced", 0).rows
-    fits = SimulatedFits(rows, FitContext(0, None, 1, {}), lambda result: None)
-    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: fits.now))
+    fits = SimulatedFits(rows, FitSettings(n_jobs=1))
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: fits.now))
     return fits
 
 
@@ -81,31 +86,10 @@ SECONDS = {
 
 
 @pytest.mark.parametrize(
-    ("budget", "fitted"),
-    [
-        (1000.0, ["ridge", "gp_matern", "boosting", "tree_twin"]),
-        (30.0, ["ridge", "gp_matern", "boosting:fast", "tree_twin:small"]),
-        (14.0, ["ridge", "gp_matern", "boosting:small", "tree_twin:small"]),
-        (10.0, ["ridge", "gp_matern:small", "boosting:small"]),
-        (4.0, ["ridge", "boosting:small"]),  # no process fits
-    ],
-)
-def test_a_process_a_twin_and_its_plain_base_come_first_within_a_short_budget(
-    fits, monkeypatch, budget, fitted
-):
-    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    monkeypatch.setattr(MemberFits, "_raise_efforts", lambda *arguments: None)
-    names = ["ridge", "gp_matern", "tree_twin", "boosting"]
-    assert fits.labels_within(resolve_members(names, "balanced"), budget, 1.0) == fitted
-    without = resolve_members(["ridge", "gp_matern", "tree_twin"], "balanced")
-    assert fits.labels_within(without, 1000.0)[0] == "ridge"
-
-
-@pytest.mark.parametrize(
     ("budget", "share", "fitted"),
     [
         (30.0, 1.0, ["ridge", "gp_matern", "boosting", "tree_twin:fast"]),
-        (10.0, 1.0, ["ridge", "gp_matern:small", "boosting:fast"]),
+        (10.0, 1.0, ["ridge", "gp_matern", "boosting:fast"]),
         (10.0, 0.1, ["ridge", "gp_matern", "boosting", "tree_twin:fast"]),  # faster than expected
         (3.0, 1.0, ["ridge", "boosting:small"]),
     ],
@@ -118,7 +102,7 @@ def test_remaining_time_raises_the_effort_of_members(fits, monkeypatch, budget, 
 
 
 def test_ridge_is_fitted_where_no_time_remains_and_the_reserve_is_named(fits, monkeypatch):
-    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 2.5)
+    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 2.5)
     specs = resolve_members(list(EXPECTED), "balanced")
     assert fits.labels_within(specs, 2.1) == ["ridge"]
     reasons = fits.skipped.values()
@@ -128,13 +112,13 @@ def test_ridge_is_fitted_where_no_time_remains_and_the_reserve_is_named(fits, mo
 
 def test_time_that_members_did_not_need_is_used(fits, monkeypatch):
     """A member that is expected to take too long is fitted once others were quicker."""
-    fit = SimulatedFits._run_one
+    fit = SimulatedFits._fit_one
 
     def quick(self, spec, clock, *, required):
         clock.calibrate(spec, 0.1 * EXPECTED[spec.name])
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_run_one", quick)
+    monkeypatch.setattr(SimulatedFits, "_fit_one", quick)
     specs = resolve_members(["gp_rbf", "gp_matern"], "balanced")
     assert fits.labels_within(specs, 6.0, 0.1) == ["gp_rbf", "gp_matern"]
     assert not fits.skipped
@@ -142,15 +126,15 @@ def test_time_that_members_did_not_need_is_used(fits, monkeypatch):
 
 def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit = SimulatedFits._run_one
+    fit = SimulatedFits._fit_one
 
     def fail(self, spec, clock, *, required):
         if spec.label == "boosting":
             self.skipped[spec.label] = "its first fold took too long"
-            return []
+            return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_run_one", fail)
+    monkeypatch.setattr(SimulatedFits, "_fit_one", fail)
     specs = resolve_members(["tree_twin", "boosting"], "balanced")
     assert fits.labels_within(specs, 30.0, 1.0)[0] == "boosting:fast"
     assert not fits.skipped
@@ -158,17 +142,16 @@ def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
 
 def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit, tried = SimulatedFits._run_one, []
+    fit, tried = SimulatedFits._fit_one, []
 
     def overrun(self, spec, clock, *, required):
         tried.append(spec.label)
         if spec.label == "tree_twin":
             self.skipped[spec.label] = "its first fold took too long"
-            self.too_slow.add(spec.label)
-            return []
+            return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_run_one", overrun)
+    monkeypatch.setattr(SimulatedFits, "_fit_one", overrun)
     specs = resolve_members(["ridge", "tree_twin"], "balanced")
     assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge", "tree_twin:fast"]
     assert tried == ["ridge", "tree_twin", "tree_twin:fast"]  # not once more at the end
@@ -177,30 +160,31 @@ def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypat
 
 def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit = SimulatedFits._run_one
+    fit = SimulatedFits._fit_one
 
     def fail(self, spec, clock, *, required):
         if spec.name == "tree_twin":
             self.skipped[spec.label] = "failed: no reason"
-            return []
+            return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_run_one", fail)
+    monkeypatch.setattr(SimulatedFits, "_fit_one", fail)
     specs = resolve_members(["ridge", "tree_twin"], "balanced")
     assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge"]
     assert fits.skipped == {"tree_twin": "failed: no reason"}
 
 
 def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
-    now, impute = [0.0], plan.impute_folds
+    now, impute = [0.0], cross_fit.impute_folds
 
     def slow(rows):
         now[0] += 50.0
         return impute(rows)
 
-    monkeypatch.setattr(plan, "impute_folds", slow)
-    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr("twinned.estimators.auto.time", plan.time)
+    monkeypatch.setattr(cross_fit, "impute_folds", slow)
+    for name in ("auto", "blending.costs", "blending.cross_fit"):
+        clock = SimpleNamespace(perf_counter=lambda: now[0])
+        monkeypatch.setattr(f"twinned.estimators.{name}.time", clock)
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
     X, y = make_wsb(60, random_state=0)
     upper = np.where(y < -0.2, -0.2, np.nan)
@@ -255,10 +239,11 @@ def test_the_small_tree_twin_is_a_member():
         resolve_members(["ridge:small"], "fast")
 
 
-def test_remaining_time_is_less_on_a_slow_machine():
+def test_remaining_time_is_less_on_a_slow_machine(monkeypatch):
+    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 10.0)
     (spec,) = resolve_members(["ridge"], "fast")
     model = CostModel(100, 5, 5, 1)
-    clock = plan._Clock(perf_counter() + 100.0, 10.0, model)
+    clock = Clock(perf_counter() + 100.0, model)
     assert clock.remaining == pytest.approx(90.0, abs=1.0)
     expected = clock.expected(spec)
     clock.calibrate(spec, 3 * (1 + model.seconds(spec)) - 1)  # three times as long as expected
@@ -291,7 +276,7 @@ def test_expected_time_grows_with_rows_and_features(name, effort, n_rows, n_colu
 def power_fits(X, y, **options):
     given = TrainingRows(TableSchema.all_numeric(X.shape[1]), X, y, **options)
     rows = blend_rows(given, 3, "balanced", 0).rows
-    return MemberFits(rows, FitContext(0, None, 1, {}), lambda result: None)
+    return CrossFit(rows, FitSettings(n_jobs=1))
 
 
 def test_power_transformations_are_tried_for_skewed_rows_only(rng):
@@ -303,7 +288,7 @@ def test_power_transformations_are_tried_for_skewed_rows_only(rng):
         assert power_fits(*rows).without_needless(specs) == specs
     # given alone, such a member is fitted
     specs = resolve_members(["ridge_power", "gp_matern"], "balanced")
-    results = power_fits(X, X[:, 0]).run(specs)
+    results = power_fits(X, X[:, 0]).fit_all(specs)
     assert [result.spec.name for result in results] == ["ridge_power", "gp_matern"]
 
 
@@ -314,7 +299,11 @@ def test_a_member_with_and_without_power_transformations(rng, budget):
 
     def fitted(y):
         fits = power_fits(X, y)
-        run = fits.run(specs) if budget is None else fits.run_within(specs, budget, perf_counter())
+        run = (
+            fits.fit_all(specs)
+            if budget is None
+            else fits.fit_within(specs, budget, perf_counter())
+        )
         return [result.spec.name for result in run]
 
     assert fitted(X[:, 0] * X[:, 1]) == ["ridge_power"]
@@ -342,9 +331,9 @@ def wide_rows(rng):
 
 @pytest.mark.parametrize("name", ["gp_matern", "extra_trees", "boosting"])
 def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows(wide_rows, name):
-    rows, context = wide_rows, FitContext(0, None, 1, {})
-    fits = MemberFits(rows, context, lambda result: None)
-    (result,) = fits.run(resolve_members([f"{name}:small"], "balanced"))
+    rows, settings = wide_rows, FitSettings(n_jobs=1)
+    fits = CrossFit(rows, settings)
+    (result,) = fits.fit_all(resolve_members([f"{name}:small"], "balanced"))
     every = np.arange(60)
     for fold in range(3):
         known, held_out = rows.without(fold), rows.fold == fold
@@ -353,7 +342,7 @@ def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows
         zeros = np.isin(every, used, invert=True)
         training, test = known.matrix.copy(), rows.matrix[held_out]
         training[:, zeros] = test[:, zeros] = 0.0
-        estimator = clone(result.member.estimator)
+        estimator = clone(result.estimator)
         if name == "boosting":
             estimator.set_params(min_samples_leaf=len(known) // 8)
         else:
@@ -361,24 +350,22 @@ def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows
             spread[zeros] = 1.0
             training, test = (training - center) / spread, (test - center) / spread
         predicted = estimator.fit(training, known.y).predict(test)
-        np.testing.assert_allclose(result.prediction[held_out], predicted, rtol=1e-6)
-    unused = result.member.preparation.empty
+        np.testing.assert_allclose(result.out_of_fold[held_out], predicted, rtol=1e-6)
+    unused = result.preparation.empty
     assert len(unused) == 60 - SCREENED_FEATURES
     assert not {3, 7} & set(unused)
     # the selections of all rows and of three folds are shared by members
-    assert len(context.important) == 4
+    assert len(settings.important) == 4
     changed = rows.matrix.copy()
     changed[:, unused] = 1e3
-    np.testing.assert_array_equal(
-        result.member.predict(changed), result.member.predict(rows.matrix)
-    )
+    np.testing.assert_array_equal(result.predict(changed), result.predict(rows.matrix))
 
 
 def test_members_have_all_features_of_a_narrow_table(rng):
     X = rng.normal(size=(40, SCREENED_FEATURES))
-    (result,) = power_fits(X, X[:, 0]).run(resolve_members(["gp_rbf:small"], "balanced"))
+    (result,) = power_fits(X, X[:, 0]).fit_all(resolve_members(["gp_rbf:small"], "balanced"))
     assert result.spec.one_fit
-    assert not result.member.preparation.empty
+    assert not result.preparation.empty
 
 
 @pytest.mark.parametrize(("budget", "error", "label"), [
@@ -389,18 +376,18 @@ def test_processes_of_a_wide_table_have_few_features_first(
 ):
     """Those of all features take their place where the error is lower, and are fitted once."""
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: 1.0)
-    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
-    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 0.0)
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     tried = []
 
     def fit(self, spec, clock, *, required):
         tried.append(spec.label)
         shift = error if spec.label == "gp_matern" else 1.0
-        return [SimpleNamespace(spec=spec, prediction=self.rows.y + shift)]
+        return simulated_member(spec, self.rows.y + shift)
 
-    monkeypatch.setattr(MemberFits, "_run_one", fit)
-    fits = MemberFits(wide_rows, FitContext(0, None, 1, {}), lambda result: None)
-    results = fits.run_within(resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
+    monkeypatch.setattr(CrossFit, "_fit_one", fit)
+    fits = CrossFit(wide_rows, FitSettings(n_jobs=1))
+    results = fits.fit_within(resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
     assert [result.spec.label for result in results] == ["ridge", label]
     assert tried[:3] == ["ridge", "gp_matern:small", "gp_matern"]
     assert len(tried) == len(set(tried))
@@ -412,9 +399,9 @@ def test_folds_of_one_fit_have_threads_and_the_same_result(rng):
     predictions = []
     for n_jobs in (1, 2):
         fits = power_fits(X, np.exp(X[:, 0]) + X[:, 1])
-        fits.context = FitContext(0, None, n_jobs, {})
-        results = fits.run_within(specs, 1e6, perf_counter())
-        predictions.append([result.prediction for result in results])
+        fits.settings = FitSettings(n_jobs=n_jobs)
+        results = fits.fit_within(specs, 1e6, perf_counter())
+        predictions.append([result.out_of_fold for result in results])
     np.testing.assert_array_equal(*predictions)
 
 
@@ -435,5 +422,5 @@ def test_a_blend_of_screened_members_is_saved(wide_rows, tmp_path):
 @pytest.mark.parametrize(("n_rows", "leaves"), [(1400, 8), (1600, 31)])
 def test_trees_of_fast_boosting_have_few_leaves_on_few_rows(rng, n_rows, leaves):
     X = rng.normal(size=(n_rows, 2))
-    (result,) = power_fits(X, X[:, 0]).run(resolve_members(["boosting:small"], "balanced"))
-    assert result.member.estimator.max_leaf_nodes == leaves
+    (result,) = power_fits(X, X[:, 0]).fit_all(resolve_members(["boosting:small"], "balanced"))
+    assert result.estimator.max_leaf_nodes == leaves

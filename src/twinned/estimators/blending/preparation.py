@@ -1,0 +1,93 @@
+"""Features of the members of a blend: imputation, indicators and scaling.
+
+Features are made from one encoded table, of the kind that a member can take. `"encoded"` are those
+of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
+numeric ones are replaced by the median and marked by indicator columns, and missing categories are
+a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
+all columns are standardized; `"unscaled"` is the same without the latter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinned.rows.schema import Floats, Indices, TableSchema, known_medians
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePreparation:
+    """Imputation, indicators and scaling, fitted to the training rows of a member."""
+
+    kind: str
+    n_features: int
+    categorical: list[int]  # columns of codes in the encoded table
+    n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
+    empty: list[int]  # numeric features without any known value, or that are not used
+    medians: Floats  # (feature,): of the numeric features
+    marked: list[int]  # numeric features with an indicator of missing values
+    center: Floats  # (column,) of the dense features
+    spread: Floats
+
+    @classmethod
+    def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
+        """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
+        missing = np.isnan(rows)
+        known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
+        if used is not None:
+            known &= np.isin(np.arange(rows.shape[1]), used)
+        is_dense = kind in ("dense", "unscaled")
+        prepared = cls(
+            kind="dense" if is_dense else kind,
+            n_features=rows.shape[1],
+            categorical=schema.categorical,
+            n_categories=[schema.n_indicators[j] for j in schema.categorical],
+            empty=[j for j in schema.numeric if not known[j]],
+            medians=known_medians(rows),
+            marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
+            center=np.zeros(int(is_dense)),
+            spread=np.ones(int(is_dense)),
+        )
+        if not is_dense:
+            return prepared
+        dense = prepared.transform(rows)
+        center, spread = dense.mean(axis=0), dense.std(axis=0)
+        constant = spread <= 1e-12 * np.abs(center)
+        if kind == "unscaled":
+            center, constant = np.zeros_like(center), np.ones_like(constant)
+        return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
+
+    @property
+    def categorical_columns(self) -> list[int] | None:
+        """The columns of codes after `transform`; None where there are none."""
+        return None if self.kind == "dense" or not self.categorical else self.categorical
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns after `transform`."""
+        marked = len(self.marked) if self.kind == "complete" else 0
+        return len(self.center) if self.kind == "dense" else self.n_features + marked
+
+    def transform(self, matrix: Floats) -> Floats:
+        """(n, n_features) encoded rows → (n, column) features of the member."""
+        missing, filled = np.isnan(matrix), matrix
+        if self.empty:  # zeros in the features that had no known value or are not used
+            filled = matrix.copy()
+            filled[:, self.empty] = 0.0
+        if self.kind == "encoded":
+            return filled
+        fill = self.medians.copy()
+        fill[self.categorical] = self.n_categories
+        filled = np.where(missing, fill, filled)
+        categories = list(zip(self.categorical, self.n_categories, strict=True))
+        for j, n in categories:
+            filled[~missing[:, j] & (filled[:, j] >= n), j] = n + 1
+        complete = np.column_stack([filled, missing[:, self.marked].astype(float)])
+        if self.kind == "complete":
+            return complete
+        indicators = [(complete[:, [j]] == np.arange(n + 1)).astype(float) for j, n in categories]
+        dense = np.column_stack([np.delete(complete, self.categorical, axis=1), *indicators])
+        return (dense - self.center) / self.spread
