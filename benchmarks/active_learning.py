@@ -31,7 +31,7 @@ FIRST, BATCH, N_BATCHES, N_SEEDS = 20, 15, 12, 10
 COLUMNS = ["dataset", "seed", "model", "choice", "labels", "rmse:.6g", "seconds:.3g"]
 # model: the ways in which it may choose; "spread" is the strategy "uncertainty" of `twinned.query`
 CHOICES = {
-    "twin": ["random", "spread", "inconsistency", "change", "difference", "spread, no diversity"],
+    "twin": ["random", "spread", "spread, no diversity"],
     "forest": ["random", "spread"],
     "gp": ["random", "spread"],
 }

@@ -35,7 +35,7 @@ from benchmarks.tables import reaction_yield
 from paper import harness
 from paper.data import load_arrays
 from twinned import AutoTwinRegressor, TwinRegressor, query
-from twinned.active import log_expected_improvement
+from twinned.search.query import log_expected_improvement
 
 N_FIRST, N_CHOSEN, MAX_POOL, N_SEEDS = 10, 20, 500, 20
 REPORTED = (15, 20, 25, 30)  # numbers of experiments

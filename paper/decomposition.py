@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from paper.bias_variance import bias_variance_covariance
 from paper.data import Points
 from paper.member_predictions import FittedTwin, plain_predictions
 from paper.networks import fit_all, make_network, quick_training
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
-from twinned.diagnostics.twin_checks import bias_variance_covariance
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 VARIANTS = ("as_published", "modern")

@@ -12,14 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import TwinRegressor, query
-from twinned.active import (
-    ACQUISITIONS,
-    improve_in_turn,
-    log_expected_improvement,
-)
 from twinned.datasets import make_tf
+from twinned.search.query import STRATEGIES, improve_in_turn, log_expected_improvement
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
+TO_FIND_THE_BEST = STRATEGIES[1:]
 KNOWN, POOL = slice(0, 25), slice(25, 60)
 
 
@@ -84,7 +81,7 @@ def test_one_row_has_the_largest_expected_improvement(twin, maximize):
     assert easier.tolist() == [np.argmax(sign * mean)]  # any row improves: the best prediction
 
 
-@pytest.mark.parametrize("strategy", ACQUISITIONS)
+@pytest.mark.parametrize("strategy", TO_FIND_THE_BEST)
 @pytest.mark.parametrize("maximize", [True, False])
 def test_batches_are_reproducible_and_new(twin, strategy, maximize):
     options = {"strategy": strategy, "maximize": maximize, "random_state": 3}
@@ -105,7 +102,7 @@ def test_the_first_rows_of_a_batch_do_not_depend_on_n(twin):
     assert query(twin, X[POOL], strategy="improvement") == batch[0]
 
 
-@pytest.mark.parametrize("strategy", ACQUISITIONS)
+@pytest.mark.parametrize("strategy", TO_FIND_THE_BEST)
 def test_categories_and_missing_values(strategy):
     rng = np.random.RandomState(0)
     table = pd.DataFrame({"a": rng.uniform(size=40), "kind": rng.choice(["x", "y", "z"], 40)})
@@ -142,6 +139,46 @@ def test_pipelines_are_transformed(twin):
             pipeline[-1], scaled, 3, strategy=strategy, pending=scaled[:1], random_state=0
         )
         np.testing.assert_array_equal(found, expected)
+
+
+@pytest.fixture(scope="module")
+def twin_of_batches():
+    """A twin of rows of two laboratories, and three known rows of a new one."""
+    rng = np.random.RandomState(4)
+    rows = rng.uniform(size=(60, 2))
+    values = np.sin(5 * rows[:, 0]) + rows[:, 1] + 0.1 * rng.normal(size=60)
+    batch = np.where(np.arange(60) % 2, "a", "b")
+    twin = TwinRegressor(ExtraTreesRegressor(8, random_state=0), random_state=0)
+    twin = twin.fit(rows, values + 3.0 * (batch == "a"), batch=batch)
+    added = np.array([[0.25, 0.4], [0.3, 0.9], [0.35, 0.6]])
+    return twin.add_anchors(added, np.array([50.5, 52.4, 50.6]), batch="d")
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_rows_of_a_batch_have_its_predictions_and_known_values(twin_of_batches, maximize):
+    """Predictions near the added rows are corrected, and the best known value is in the batch."""
+    sign = 1 if maximize else -1
+    pool = np.random.RandomState(1).uniform(size=(200, 2))
+    mean, std = twin_of_batches.predict_error(pool, "d")
+    offset = 50.5 - twin_of_batches.anchors_y_[-3]  # of the first row that was added
+    best = sign * (sign * (twin_of_batches.anchors_y_ + offset)).max()
+    score = log_expected_improvement(sign * mean, std, sign * best)
+    options = {"strategy": "improvement", "maximize": maximize, "batch": "d"}
+    assert query(twin_of_batches, pool, **options).tolist() == [np.argmax(score)]
+    easy = query(twin_of_batches, pool, best=-sign * 1e6, **options)
+    assert easy.tolist() == [np.argmax(sign * mean)]
+    ranked = twin_of_batches.rank(pool, maximize=maximize, batch="d")
+    assert easy.tolist() == [ranked["row"].iloc[0]]
+
+
+def test_the_selected_row_does_not_depend_on_the_order_of_the_pool(twin_of_batches):
+    pool = np.random.RandomState(1).uniform(size=(40, 2))
+    pool[0] = [0.301, 0.901]  # near known rows of the batch, where predictions are corrected
+    for best in np.arange(52.0, 54.5, 0.1):
+        options = {"strategy": "improvement", "best": best, "batch": "d"}
+        (first,) = query(twin_of_batches, pool, **options)
+        (moved,) = query(twin_of_batches, np.roll(pool, -1, axis=0), **options)
+        assert moved == (first - 1) % 40
 
 
 def test_too_many_rows_are_refused(twin):

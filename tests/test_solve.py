@@ -19,11 +19,11 @@ from twinned import (
     solve,
 )
 from twinned.exceptions import UnreachedTargetWarning
-from twinned.inverse import problem
-from twinned.inverse.forward import ForwardModel
-from twinned.inverse.problem import Goals, SearchSpace, parse_constraints, parse_range
-from twinned.inverse.search import select_different
-from twinned.inverse.solving import _order
+from twinned.search import problem
+from twinned.search.descent import select_different
+from twinned.search.forward import ForwardModel
+from twinned.search.problem import Goals, SearchSpace, parse_constraints, parse_range
+from twinned.search.solve import _order
 
 PARTS = ["cement", "ash", "water"]
 
@@ -234,6 +234,35 @@ def test_other_kinds_of_models(linear):
     labels = y.where(np.arange(60) % 4 > 0)
     semi = SemiSupervisedTwinRegressor(twin, random_state=0).fit(X.to_numpy(), labels)
     np.testing.assert_allclose(solve(semi, 90.0, n=1)["predicted"], 90.0, rtol=1e-3)
+
+
+def test_a_cross_calibrated_twin_has_the_offset_of_the_batch(linear):
+    X = pd.DataFrame(linear.anchors_X_, columns=PARTS)
+    batch = np.where(np.arange(60) % 2, "a", "b")
+    y = X["cement"] + 2 * X["ash"] + 10 * (batch == "a") + np.random.RandomState(0).normal(size=60)
+    twin = TwinRegressor(Ridge(1e-8), pairs=10, random_state=0)
+    calibrated = cross_conformal(twin, X, y, cv=3, batch=batch, random_state=0)
+    found = solve(calibrated, 101.0, batch="a", n=2, random_state=0)
+    np.testing.assert_allclose(found["predicted"], 101.0, atol=0.3)
+    np.testing.assert_allclose(found["cement"] + 2 * found["ash"], 91.0, atol=2.0)
+    assert (found["lower"] < 101).all()
+    assert (found["upper"] > 101).all()
+
+
+@pytest.mark.parametrize("confidence", [None, 0.8])
+def test_inputs_may_be_called_like_the_results(confidence):
+    """The proposed rows are those whose prediction is shown."""
+    rng = np.random.RandomState(0)
+    names = ["predicted", "distance", "lower", "change of lower", "anchor"]
+    X = pd.DataFrame(rng.uniform(size=(50, 5)), columns=names)
+    y = X @ [1.0, 2.0, 3.0, 4.0, 5.0] + 0.01 * rng.normal(size=50)
+    model = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0).fit(X, y)
+    found = solve(model, 8.0, n=3, confidence=confidence, random_state=0)
+    assert found.columns.is_unique
+    np.testing.assert_allclose(model.predict(found[names]), 8.0, atol=0.05)
+    np.testing.assert_allclose(found["predicted_"], model.predict(found[names]), rtol=1e-6)
+    assert (found["lower_"] < found["predicted_"]).all()
+    assert (found["change of lower"].between(0, 1)).all()
 
 
 def test_unreachable_target_returns_the_closest_rows(blend):

@@ -59,16 +59,12 @@ print(f"predicted {difference[0]:.2f}, known {y_test.iloc[0] - y_test.iloc[1]:.2
 # %% [markdown]
 # ## How many anchors?
 #
-# The mean over many anchors is usually better than a single one, and the nearest may be better than
-# all. The curve shows the error of cross-validation with 1, 2, 4, … random anchors, and with the
-# nearest ones. Bars are standard errors over the folds.
+# The mean over many anchors is usually better than a single one. The curve shows the error of
+# cross-validation with 1, 2, 4, … random anchors. Bars are standard errors over the folds.
 
 # %%
 small = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
 display = AnchorCurveDisplay.from_estimator(small, X_train, y_train, random_state=0)
-display = AnchorCurveDisplay.from_estimator(
-    small, X_train, y_train, order="nearest", random_state=0, ax=display.ax_
-)
 
 # %% [markdown]
 # ## Let a blend choose

@@ -84,7 +84,7 @@ legend = ax.legend()
 # | strategy | use |
 # |---|---|
 # | `"improvement"`, `"thompson"` | to find the best candidate |
-# | `"uncertainty"`, `"inconsistency"`, `"change"`, `"difference"` | to learn y everywhere |
+# | `"uncertainty"` | to learn y everywhere |
 
 # %%
 for strategy in ("improvement", "thompson", "uncertainty"):

@@ -1,7 +1,8 @@
 """Metrics of predictive distributions, of models that have `predict_quantiles` and `log_density`.
 
-Each takes a fitted model, rows and their values. `log_likelihood` and `neg_crps` are scorers: give
-them as `scoring` to `cross_val_score`, as larger is better.
+Each takes a fitted model, rows and their values, and is a mean over the rows and, for a model of
+several targets, over the targets. `log_likelihood` and `neg_crps` are scorers: give them as
+`scoring` to `cross_val_score`, as larger is better.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def crps(model: Any, X: Any, y: Floats) -> float:
     It is the mean absolute error where the distribution is a single value.
     """
     levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
-    errors = np.asarray(y)[:, None] - np.asarray(model.predict_quantiles(X, levels))
+    quantiles = np.asarray(model.predict_quantiles(X, levels))
+    if np.shape(y) != quantiles.shape[:-1]:
+        raise ValueError(f"y has the shape {np.shape(y)}; predictions have {quantiles.shape[:-1]}.")
+    errors = np.asarray(y)[..., None] - quantiles
     return float(2 * np.mean(errors * (levels - (errors < 0))))
 
 

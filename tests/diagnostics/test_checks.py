@@ -5,27 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from twinned import NearestAnchors, diagnostics
+from twinned import diagnostics
 from twinned.datasets import make_tf
 from twinned.diagnostics import (
     anchor_curve,
     learning_curve,
-    loop_check,
     multiplier_check,
-    neighbor_curve,
     noise_estimate,
 )
 from twinned.diagnostics.errors import rmse_ratio
 from twinned.diagnostics.twin_checks import CrossValidation, cross_validate_twin, gamma_test
 
 OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
-
-
-def with_same_twins(cv):
-    """A copy that has the fitted twins but not the estimates of anchors."""
-    other = replace(cv)
-    other.twins = cv.twins
-    return other
 
 
 CHECKS = [getattr(diagnostics, name) for name in diagnostics.__all__ if name not in OTHERS]
@@ -112,74 +103,28 @@ def test_ratio_resamples_groups():
 # --- curves -----------------------------------------------------------------------------------
 
 
-def test_curves_end_at_the_twin_with_all_anchors(bridge, bridge_cv, tree_twin):
+def test_curve_ends_at_the_twin_with_all_anchors(bridge, bridge_cv):
     X, y = bridge
     numbers = anchor_curve(X, y, cross_validation=bridge_cv).numbers
     assert numbers["x"][-1] == 96
-    each = [
+    fold_errors = [
         np.sqrt(np.mean((twin.predict(bridge_cv.rows(rows)) - bridge_cv.y[rows]) ** 2))
         for twin, (_, rows) in zip(bridge_cv.twins, bridge_cv.folds, strict=True)
     ]
-    assert numbers["rmse"][-1] == pytest.approx(np.mean(each))
-    assert numbers["standard_error"][-1] == pytest.approx(np.std(each, ddof=1) / np.sqrt(5))
-    nearest = neighbor_curve(X, y, cross_validation=bridge_cv).numbers
-    assert nearest["rmse"][-1] == pytest.approx(numbers["rmse"][-1])
-    # as the estimator with NearestAnchors predicts
-    k, errors = nearest["x"][3], []
-    for train, held_out in bridge_cv.folds:
-        twin = tree_twin.set_params(anchors=NearestAnchors(k)).fit(X.iloc[train], y.iloc[train])
-        error = twin.predict(X.iloc[held_out]) - bridge_cv.y[held_out]
-        errors.append(np.sqrt(np.mean(error**2)))
-    assert nearest["rmse"][3] == pytest.approx(np.mean(errors))
-
-
-def test_k_is_chosen_without_the_fold_it_is_evaluated_on(bridge_cv):
-    """With estimates of pure noise no k is better, but one of them is the best by chance."""
-    rng = np.random.RandomState(0)
-    ratios = []
-    for _ in range(30):
-        noise = with_same_twins(bridge_cv)
-        noise.anchor_estimates = [
-            (
-                np.tile(np.arange(96), (len(rows), 1)),
-                # each k has its own noise: the mean of the first k is a new draw
-                np.diff(np.cumsum(np.ones(96)) * rng.normal(size=(len(rows), 96)), prepend=0.0),
-            )
-            for _, rows in bridge_cv.folds
-        ]
-        numbers = neighbor_curve(None, None, cross_validation=noise).numbers
-        errors = dict(zip(numbers["x"], numbers["rmse"], strict=True))
-        assert errors[numbers["lowest"]] == min(numbers["rmse"])
-        assert len(numbers["fold_k"]) == 5
-        ratios.append(numbers["ratio"])
-    # chosen and evaluated on the same rows, the ratio would be about 0.93
-    assert np.mean(ratios) == pytest.approx(1, abs=0.03)
-
-
-def test_k_of_a_fold_depends_on_the_other_folds_only(bridge, bridge_cv):
-    before = neighbor_curve(*bridge, cross_validation=bridge_cv).numbers
-    changed = with_same_twins(bridge_cv)
-    (anchors, estimates), *others = bridge_cv.anchor_estimates
-    favorable = estimates.copy()
-    favorable[:, 0] = bridge_cv.y[bridge_cv.query_rows[0]]  # the nearest anchor is always right
-    changed.anchor_estimates = [(anchors, favorable), *others]
-    after = neighbor_curve(*bridge, cross_validation=changed).numbers
-    assert after["fold_k"][0] == before["fold_k"][0]
-    assert after["rmse"][0] < before["rmse"][0]
+    assert numbers["rmse"][-1] == pytest.approx(np.mean(fold_errors))
+    assert numbers["standard_error"][-1] == pytest.approx(np.std(fold_errors, ddof=1) / np.sqrt(5))
 
 
 def test_curves_use_a_sample_of_many_rows(bridge, bridge_cv, monkeypatch):
     X, y = bridge
     whole = anchor_curve(X, y, cross_validation=bridge_cv).numbers["rmse"]
     monkeypatch.setattr("twinned.diagnostics.twin_checks.MAX_ESTIMATES", 20 * 96)
-    fewer = with_same_twins(bridge_cv)
+    fewer = replace(bridge_cv)
+    fewer.twins = bridge_cv.twins
     assert [len(rows) for rows in fewer.query_rows] == [20] * 5
     sampled = anchor_curve(X, y, cross_validation=fewer).numbers["rmse"]
     assert sampled != whole
     assert sampled == pytest.approx(whole, rel=0.5)
-    assert len(loop_check(X, y, cross_validation=fewer).numbers["loops"]) == 100
-    nearest = neighbor_curve(X, y, cross_validation=fewer).numbers["rmse"]
-    assert nearest[-1] == pytest.approx(sampled[-1])
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import NeuralTraining, TwinRegressor
-from twinned.diagnostics.twin_checks import cross_validate_twin, plain_estimator
+from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin, plain_estimator
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 
@@ -70,7 +70,8 @@ def test_only_unknown_categories_are_silent(tree_twin):
     y = X["a"] + rng.rand(40)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        estimates = cross_validate_twin(X, y, tree_twin).anchor_estimates
-    assert all(np.isfinite(of_fold).all() for _, of_fold in estimates)
+        cv = cross_validate_twin(X, y, tree_twin)
+        curve = anchor_curve(X, y, cross_validation=cv)
+    assert np.isfinite(curve.numbers["rmse"]).all()
     with pytest.warns(ConvergenceWarning, match="not converged"):
         assert cross_validate_twin(X, y, TwinRegressor(UnconvergedTree(random_state=0))).twins

@@ -11,7 +11,6 @@ import pytest
 from twinned.diagnostics import check_data
 from twinned.diagnostics.data_checks import (
     check_counters,
-    check_feature_pairs,
     monotone_r2,
     suggest_logarithm,
 )
@@ -225,44 +224,6 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     for name in ("rmse", "mae", "bias", "r2"):
         spread = np.std([getattr(own, name) for own in draws])
         assert getattr(errors, f"{name}_se") == pytest.approx(spread, rel=0.35)
-
-
-@pytest.mark.parametrize(
-    ("operation", "compute"),
-    [
-        ("×", lambda y, a: y / a),
-        ("/", lambda y, a: a / y),
-        ("+", lambda y, a: y - a),
-        ("−", lambda y, a: a - y),
-    ],
-)
-def test_two_features_that_give_the_target(table, operation, compute):
-    X, y = table
-    y = y - y.min() + 1
-    leak = compute(y, 0.5 + X["d"]).round(4)
-    found = findings(X.assign(d=0.5 + X["d"], leak=leak), y)["TW203"]
-    assert found.numbers["operation"] == operation
-    assert set(found.numbers["features"]) == {"d", "leak"}
-    left, right = found.numbers["features"]
-    values = X.assign(d=0.5 + X["d"], leak=leak)
-    expected = {"×": "*", "−": "-"}.get(operation, operation)
-    assert np.corrcoef(values.eval(f"{left} {expected} {right}"), y)[0, 1] > 0.999
-    assert "TW203" not in findings(X.drop(columns="d").assign(leak=leak), y)
-    assert not {"TW203"} & findings(X.assign(copy=y, constant=1.0), 2 * y).keys()
-
-
-def test_total_of_several_features(table, rng):
-    X, y = table
-    X = X.assign(kind=pd.Categorical(["u", "v"] * 100), constant=1.0)
-    total = (4 * X["a"] + 3 * X["b"] + 2 * X["c"]).round(2)
-    (found,) = check_feature_pairs(CheckedTable.encode(X, total.to_numpy()))
-    assert (found.code, found.numbers["features"]) == ("TW203", ["a", "b", "c"])
-    assert "A linear function of 'a', 'b', 'c' gives the target (R² 1.00000)" in found.message
-    noisy = (total + 0.2 * total.std() * rng.normal(size=200)).to_numpy()
-    for values in (noisy, y.to_numpy()):
-        assert not list(check_feature_pairs(CheckedTable.encode(X, values)))
-    few = CheckedTable.encode(X, total.to_numpy()).take(np.arange(14))  # for five features
-    assert not list(check_feature_pairs(few))
 
 
 def test_rows_in_the_order_of_time(table, rng):

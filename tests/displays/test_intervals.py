@@ -3,7 +3,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned import AutoTwinRegressor, PredictionIntervalDisplay
+from twinned import AutoTwinRegressor, ComparablesDisplay, PredictionIntervalDisplay
 
 
 def test_points_bars_and_coverage():
@@ -73,6 +73,18 @@ def test_wrong_options(options, message):
 def test_wrong_shape_of_intervals():
     with pytest.raises(ValueError, match=r"\(n_samples, 2\)"):
         PredictionIntervalDisplay.from_predictions([1.0, 2.0], [1.0, 2.0], [[0], [1]])
+
+
+def test_a_model_of_several_targets_is_refused(table):
+    X = table[0]
+    Y = np.column_stack([table[1], 2 * table[1]])
+    model = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="predicts 2 targets; a display shows one: use one of"):
+        PredictionIntervalDisplay.from_estimator(model, X, Y)
+    with pytest.raises(ValueError, match=r"estimator\.targets_"):
+        ComparablesDisplay.from_estimator(model, X)
+    display = PredictionIntervalDisplay.from_estimator(model.targets_[1], X, Y[:, 1])
+    assert display.coverage > 0.6
 
 
 def test_model_without_intervals(twin, table):

@@ -146,6 +146,16 @@ def test_metrics_are_scorers():
         assert ((found > -1.5) & (found < largest)).all()
 
 
+def test_metrics_of_several_targets_are_means_of_those_of_each():
+    targets = np.column_stack([Y, 10 * X[:, 1] + Y])
+    model = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0).fit(X, targets)
+    for metric in (metrics.crps, metrics.log_likelihood):
+        of_each = [metric(model.targets_[i], X[:9], targets[:9, i]) for i in range(2)]
+        assert metric(model, X[:9], targets[:9]) == pytest.approx(np.mean(of_each))
+        with pytest.raises(ValueError, match=r"y has the shape \(9,\)"):
+            metric(model, X[:9], targets[:9, 0])
+
+
 def test_wrong_arguments_raise(twin):
     with pytest.raises(ValueError, match="between 0 and 1"):
         twin.predict_quantiles(X, [0.0, 0.5])

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from paper import anchor_weights, loop_relabelling, member_predictions, networks, tables
+from paper.bias_variance import bias_variance_covariance
 from paper.decomposition import expected_error
 from paper.experiments import STUDIES
 from paper.member_predictions import FittedTwin
 from paper.records import Trial
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
-from twinned.diagnostics.twin_checks import bias_variance_covariance
 from twinned.neural import NeuralTraining, TwinNeuralRegressor
 
 pytestmark = pytest.mark.slow

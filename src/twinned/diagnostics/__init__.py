@@ -11,11 +11,8 @@ from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.twin_checks import (
     CheckResult,
     anchor_curve,
-    anchor_decomposition,
     learning_curve,
-    loop_check,
     multiplier_check,
-    neighbor_curve,
     noise_estimate,
 )
 
@@ -24,12 +21,9 @@ __all__ = [
     "Diagnosis",
     "Finding",
     "anchor_curve",
-    "anchor_decomposition",
     "check_data",
     "diagnose",
     "learning_curve",
-    "loop_check",
     "multiplier_check",
-    "neighbor_curve",
     "noise_estimate",
 ]

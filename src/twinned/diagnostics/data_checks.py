@@ -15,7 +15,6 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
-from sklearn.preprocessing import scale
 
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
@@ -48,9 +47,6 @@ from twinned.rows.validation import count_rows, validate_target
 _LEAK_R2 = 0.995
 _LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
 _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
-_PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
-_LINEAR_R2 = 0.995  # of several features; the largest of the paper's data sets is 0.922 (WSB)
-_MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
 # Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
 _DENSE, _SPARSE = 1.2, 1 / 9
@@ -122,7 +118,6 @@ def check_data(
     sample, has_groups = table.sample(), groups is not None or batch is not None
     findings = [
         *check_leaks(sample),
-        *check_feature_pairs(sample),
         *check_counters(table),
         *check_duplicates(table),
         *(() if has_groups else check_groups(table.merged().sample())),
@@ -157,97 +152,6 @@ def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
         f"({_drop_options(names)}); else ignore this.",
         {"r2": leaks},
     )
-
-
-def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
-    """Find two numeric features whose product, ratio, sum or difference nearly is the target.
-
-    Else find several of which a linear function is. A single feature that reveals the target is a
-    finding of its own, and not one of a pair.
-    """
-    matrix = sample.matrix
-    complete = [j for j in sample.schema.numeric if not np.isnan(matrix[:, j]).any()]
-    numeric = [j for j in complete if monotone_r2(matrix[:, j], sample.y) <= _LEAK_R2][:_MAX_PAIRED]
-    if len(numeric) < 2 or sample.n_rows < _LEAST_KNOWN:
-        return
-    X, y = matrix[:, numeric], sample.y
-    pairs = [(*pair_r2(X, y, sign), operation) for operation, sign in {"+": 1, "−": -1}.items()]
-    positive = np.flatnonzero((X > 0).all(axis=0))
-    if len(positive) >= 2 and (y > 0).all():
-        for operation, sign in {"×": 1, "/": -1}.items():
-            r2, i, j = pair_r2(np.log(X[:, positive]), np.log(y), sign)
-            pairs.append((r2, positive[i], positive[j], operation))
-    r2, i, j, operation = max(pairs)
-    if r2 <= _PAIR_R2:
-        yield from _linear_function(sample, numeric)
-        return
-    names = [sample.names[numeric[i]], sample.names[numeric[j]]]
-    yield Finding(
-        "TW203",
-        f"{names[0]!r} {operation} {names[1]!r} gives the target, up to a constant (R² {r2:.5f}).",
-        "If one of them is computed from the target, as a price per area is, exclude it "
-        f"({_drop_options(names[:1])} or {_drop_options(names[1:])}); else ignore this.",
-        {"features": names, "operation": operation, "r2": r2},
-    )
-
-
-def _linear_function(sample: CheckedTable, numeric: list[int]) -> Iterator[Finding]:
-    """Find the fewest of many numeric features of which a linear function nearly is the target."""
-    if sample.n_rows < _ROWS_PER_FEATURE * len(numeric):
-        return
-    r2, order = linear_r2(sample.matrix[:, numeric], sample.y)
-    enough = np.flatnonzero(r2 > _LINEAR_R2)
-    if len(enough) == 0:
-        return
-    names = [sample.names[numeric[j]] for j in order[: enough[0] + 1]]
-    yield Finding(
-        "TW203",
-        f"A linear function of {list_names(names)} gives the target (R² {r2[enough[0]]:.5f}), as "
-        "parts give their total.",
-        f"If they are known only with the target, exclude them ({_drop_options(names)}); else "
-        "ignore this.",
-        {"features": names, "operation": "linear", "r2": float(r2[enough[0]])},
-    )
-
-
-def linear_r2(X: Floats, y: Floats) -> tuple[Floats, Indices]:
-    """Return the adjusted R² of y as a linear function of the first 1, 2, … features, and an order.
-
-    In this order, the features with the largest effects are first.
-
-    >>> a, b, c = np.random.RandomState(0).normal(size=(3, 50))
-    >>> r2, order = linear_r2(np.column_stack([a, b, c]), a + 3 * c)
-    >>> (r2 > 0.99).tolist(), order.tolist()
-    ([False, True, True], [2, 0, 1])
-    """
-    n, p = X.shape
-    X, y = scale(X), y - y.mean()
-    order = np.argsort(-np.abs(np.linalg.lstsq(X, y, rcond=None)[0]), kind="stable")
-    explained = np.cumsum((np.linalg.qr(X[:, order])[0].T @ y) ** 2) / (y @ y)
-    return 1 - (1 - explained) * (n - 1) / (n - 2 - np.arange(p)), order
-
-
-def pair_r2(X: Floats, y: Floats, sign: int) -> tuple[float, int, int]:
-    """Return the largest R² of y as a linear function of a ± b, and the features a and b.
-
-    A difference increases with y.
-
-    >>> a, b, c = np.random.RandomState(0).normal(size=(3, 50))
-    >>> r2, *pair = pair_r2(np.column_stack([a, b, c]), 2 * (c - a) + 1, -1)
-    >>> round(r2, 6), pair
-    (1.0, [2, 0])
-    """
-    X, y = X - X.mean(axis=0), y - y.mean()
-    products, with_y = X.T @ X, X.T @ y
-    squares = np.diag(products)
-    numerator = (with_y[:, None] + sign * with_y) ** 2
-    spread = squares[:, None] + squares + 2 * sign * products
-    least = 1e-12 * (squares[:, None] + squares)  # of a sum that is constant
-    r2 = np.divide(numerator, spread * (y @ y), out=np.zeros_like(spread), where=spread > least)
-    r2[np.tril_indices(len(r2))] = 0.0
-    i, j = map(int, np.unravel_index(np.argmax(r2), r2.shape))
-    largest = float(r2[i, j])
-    return (largest, j, i) if sign < 0 and with_y[i] < with_y[j] else (largest, i, j)
 
 
 def monotone_r2(x: Floats, y: Floats) -> float:

@@ -1,13 +1,12 @@
 """Checks of a twin: curves of its error, its uncertainty, and the noise of the target.
 
-Curves show the error against the number of anchors, nearest anchors, pairs and labelled rows. The
-twin is fitted once in each fold, when that is first needed, and all checks use these fits.
-`plain_estimator` is the model without pairs with which a twin is compared.
+Curves show the error against the number of anchors, pairs and labelled rows. The twin is fitted
+once in each fold, when that is first needed, and all checks use these fits. `plain_estimator` is
+the model without pairs with which a twin is compared.
 """
 
 from __future__ import annotations
 
-import copy
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,13 +19,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import Numbers, Ratio, format_percent, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import MIN_ROWS, CheckedTable, check_diagnosable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.base_estimator import set_unset_seeds
-from twinned.pairing.anchors import NearestAnchors
 from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
@@ -46,9 +44,7 @@ _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
-_N_TRAINING_SETS, _MAX_ANCHORS = 4, 64  # of the decomposition
 _N_NEIGHBORS = 10  # of the gamma test
-_RANKING_TITLE = "Does the uncertainty rank the errors?"
 
 
 @dataclass(frozen=True)
@@ -170,18 +166,6 @@ class CrossValidation:
             queries.append(held_out if len(held_out) <= most else rng.permutation(held_out)[:most])
         return queries
 
-    @cached_property
-    def anchor_estimates(self) -> list[tuple[Indices, Floats]]:
-        """(query, anchor) anchors, the nearest first, and their estimates of query rows by fold."""
-        missing = any(np.isnan(twin.anchors_X_).any() for twin in self.twins)
-        metric, estimates = "nan_euclidean" if missing else "euclidean", []
-        for twin, rows in zip(self.twins, self.query_rows, strict=True):
-            nearest_first = NearestAnchors(len(twin.anchors_y_), metric=metric)
-            ordered = copy.copy(twin).set_params(anchors=nearest_first)
-            with ignore_table_warnings():
-                estimates.append(ordered.predict_anchors(self.rows(rows)))
-        return estimates
-
 
 def cross_validate_twin(
     X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: int = 0
@@ -233,10 +217,13 @@ def anchor_curve(X, y, twin=None, *, cross_validation=None):
         With `numbers`, `summary` and `plot`.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    rng, sizes, predictions = np.random.RandomState(0), _counts_of_folds(cv), []
-    for anchors, estimates in cv.anchor_estimates:
-        order = np.argsort(anchors, axis=1)[:, rng.permutation(anchors.shape[1])]
-        predictions.append(_means_of_first(np.take_along_axis(estimates, order, axis=1), sizes))
+    sizes = anchor_counts(min(len(fitted.anchors_y_) for fitted in cv.twins))
+    rng, predictions = np.random.RandomState(0), []
+    for fitted, queries in zip(cv.twins, cv.query_rows, strict=True):
+        with ignore_table_warnings():
+            estimates = fitted.predict_anchors(cv.rows(queries))[1]
+        totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
+        predictions.append([totals[:, size - 1] / size for size in sizes])
     errors = _errors(cv, cv.query_rows, predictions)
     means = errors.mean(axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
@@ -247,57 +234,10 @@ def anchor_curve(X, y, twin=None, *, cross_validation=None):
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
 
-def neighbor_curve(X, y, twin=None, *, cross_validation=None):
-    """Compute the error with the nearest 1, 2, 4, … anchors.
-
-    The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
-    folds. See `anchor_curve` for the parameters.
-
-    Returns
-    -------
-    CheckResult
-        `numbers["best"]` is the number of nearest anchors to use, or None where all anchors are as
-        good; `numbers["ratio"]` is the nested ratio of errors, `numbers["interval"]` its 95 %
-        interval, and `numbers["fold_k"]` the k of each fold.
-    """
-    cv = cross_validation or cross_validate_twin(X, y, twin)
-    sizes = _counts_of_folds(cv)
-    at_k = [_means_of_first(estimates, sizes) for _, estimates in cv.anchor_estimates]
-    errors = _errors(cv, cv.query_rows, at_k)
-    chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
-    nested = [means[k] for means, k in zip(at_k, chosen, strict=True)]
-    ratio = _compare(cv, cv.query_rows, nested, [means[-1] for means in at_k])
-    lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
-    best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
-    summary = "No number of nearest anchors is clearly better than all anchors."
-    if best is not None:
-        gain = format_percent(ratio.value - 1)
-        summary = f"Use NearestAnchors({best}): the error is {gain} lower than with all anchors."
-    more = {"ratio": ratio.value, "interval": ratio.interval}
-    more |= {"best": best, "lowest": lowest, "fold_k": [sizes[k] for k in chosen]}
-    numbers = _curve_numbers(sizes, errors, "nearest anchors", **more)
-    return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, cv.name)
-
-
 def _errors(cv: CrossValidation, rows: list[Indices], predictions: list[list[Floats]]) -> Floats:
     """(fold, size): errors of several predictions of these rows of each fold."""
     folds = zip(rows, predictions, strict=True)
     return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
-
-
-def _compare(
-    cv: CrossValidation, rows: list[Indices], first: list[Floats], second: list[Floats]
-) -> Ratio:
-    """Ratio of the errors of two predictions of these rows of each fold."""
-    every = np.concatenate(rows)
-    y, groups = cv.y[every], cv.groups_of(every)
-    return rmse_ratio(np.concatenate(first), np.concatenate(second), y, groups)
-
-
-def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
-    """(query,) means of the first estimates of (query, anchor), for each of these sizes."""
-    totals = np.cumsum(estimates, axis=1)
-    return [totals[:, size - 1] / size for size in sizes]
 
 
 def multiplier_check(X, y, twin=None, *, cross_validation=None):
@@ -312,10 +252,12 @@ def multiplier_check(X, y, twin=None, *, cross_validation=None):
         [cv.fit_and_predict(_with_partners(cv.twin, m), fold, train) for m in sizes]
         for fold, (train, _) in enumerate(cv.folds)
     ]
-    rows = [held_out for _, held_out in cv.folds]
-    errors = _errors(cv, rows, predictions)
-    most, least = ([by_size[k] for by_size in predictions] for k in (-1, 0))
-    ratio = _compare(cv, rows, most, least)
+    held_out = [rows for _, rows in cv.folds]
+    rows = np.concatenate(held_out)
+    most = np.concatenate([of_fold[-1] for of_fold in predictions])
+    fewest = np.concatenate([of_fold[0] for of_fold in predictions])
+    errors = _errors(cv, held_out, predictions)
+    ratio = rmse_ratio(most, fewest, cv.y[rows], cv.groups_of(rows))
     trend = ratio.choose("falls", "grows", "level")
     error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
@@ -401,11 +343,6 @@ def _power(sizes: Floats, errors: Floats) -> float:
     return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
-def _counts_of_folds(cv: CrossValidation) -> list[int]:
-    """1, 2, 4, … and the number of anchors that the twins of all folds have."""
-    return anchor_counts(min(len(twin.anchors_y_) for twin in cv.twins))
-
-
 def anchor_counts(most: int) -> list[int]:
     """Return 1, 2, 4, … and the largest number of anchors.
 
@@ -421,34 +358,7 @@ def _curve_numbers(x: list[int], errors: Floats, x_label: str, **more: Any) -> N
     return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **more}
 
 
-# --- uncertainty, averaging and noise -------------------------------------------------------------
-
-
-def loop_check(X, y, twin=None, *, cross_validation=None):
-    """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
-
-    See `anchor_curve` for the parameters. `numbers` has both rank correlations with the absolute
-    error, and the values of each held-out row.
-    """
-    cv = cross_validation or cross_validate_twin(X, y, twin)
-    queries = list(zip(cv.twins, map(cv.rows, cv.query_rows), strict=True))
-    with ignore_table_warnings():
-        by_fold = [fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries]
-        predicted = [fitted.predict(X, return_std=True) for fitted, X in queries]
-    mean, std = (np.concatenate(parts) for parts in zip(*predicted, strict=True))
-    loops, error = np.concatenate(by_fold), np.abs(mean - cv.y[np.concatenate(cv.query_rows)])
-    of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
-    better = max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
-    numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
-    shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
-    numbers |= {"std_correlation": of_std, "loop_correlation": of_loops}
-    return CheckResult("loops", _RANKING_TITLE, _describe_ranking(*better), numbers, cv.name, shown)
-
-
-def _describe_ranking(correlation: float, name: str) -> str:
-    """Return whether an uncertainty with this rank correlation ranks the errors."""
-    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
-    return f"{degree}: {name} and the error have a rank correlation of {correlation:.2f}."
+# --- uncertainty and noise ------------------------------------------------------------------------
 
 
 def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
@@ -459,10 +369,15 @@ def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult
     positive = scores > 0
     scale, errors = errors[positive] / scores[positive], errors[positive]
     correlation = rank_correlation(scale, errors)
-    summary = _describe_ranking(correlation, "the width of intervals")
+    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
+    summary = (
+        f"{degree}: the width of intervals and the error have a rank correlation of "
+        f"{correlation:.2f}."
+    )
     numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
     shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
-    return CheckResult("uncertainty", _RANKING_TITLE, summary, numbers, model, shown)
+    title = "Does the uncertainty rank the errors?"
+    return CheckResult("uncertainty", title, summary, numbers, model, shown)
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:
@@ -470,56 +385,6 @@ def rank_correlation(first: Floats, second: Floats) -> float:
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
     return float(spearmanr(first, second)[0])
-
-
-def anchor_decomposition(X, y, twin=None, *, cross_validation=None):
-    """Decompose the error of single anchors into bias², variance and covariance.
-
-    The mean over anchors removes the variance, but not the bias and the covariance. The twin is
-    fitted to four random 80 % of the training rows of the first fold and predicts its held-out
-    rows. bias² contains the noise of y. See `anchor_curve` for the parameters.
-    """
-    cv = cross_validation or cross_validate_twin(X, y, twin)
-    train, queries = cv.folds[0][0], cv.query_rows[0]
-    rng, size, estimates = np.random.RandomState(0), int(0.8 * len(train)), []
-    for _ in range(_N_TRAINING_SETS):
-        subset = rng.permutation(train)[:size]
-        fitted = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
-        by_anchor = fitted.predict_anchors(cv.rows(queries))[1]
-        sample = rng.permutation(by_anchor.shape[1])[: min(_MAX_ANCHORS, size)]
-        estimates.append(by_anchor[:, sample].T)
-    parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
-    one, many = parts["bias"] + parts["variance"], parts["bias"] + parts["covariance"]
-    removed = 1 - many / one if one > 0 else 0.0
-    summary = f"It removes {format_percent(removed)} of the squared error of a single anchor."
-    title = "What does averaging over anchors remove?"
-    names = {"bias² and noise": "bias", "variance": "variance", "covariance": "covariance"}
-    shown = {label: parts[name] for label, name in names.items()}
-    return CheckResult("variance", title, summary, parts, cv.name, shown)
-
-
-def bias_variance_covariance(estimates: Floats, truth: Floats) -> dict[str, float]:
-    """Return bias², variance and covariance of (training set, estimate, query) estimates.
-
-    Means over queries; `truth` is (query,). The mean squared error of an ensemble of M estimates
-    is bias² + variance / M + (1 − 1/M) covariance (Ueda and Nakano).
-
-    >>> rng = np.random.RandomState(0)
-    >>> estimates, truth = rng.normal(size=(25, 4, 3)), np.zeros(3)
-    >>> parts = bias_variance_covariance(estimates, truth)
-    >>> error = np.mean((estimates.mean(axis=1) - truth) ** 2)
-    >>> formula = parts["bias"] + parts["variance"] / 4 + 0.75 * parts["covariance"]
-    >>> bool(abs(error - formula) < 1e-12)
-    True
-    """
-    size = estimates.shape[1]
-    centered = estimates - estimates.mean(axis=0)
-    variance = float(np.mean(centered**2))
-    # the sum over all pairs of estimates, less each with itself
-    total = float(np.mean(centered.sum(axis=1) ** 2))
-    covariance = (total - size * variance) / (size * (size - 1)) if size > 1 else 0.0
-    bias = float(np.mean((estimates.mean(axis=(0, 1)) - truth) ** 2))
-    return {"bias": bias, "variance": variance, "covariance": covariance, "size": size}
 
 
 def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "") -> CheckResult:

@@ -619,7 +619,7 @@ class QueryOptions(SavedModelOptions):
         Number of rows to select, which are measured together.
     strategy
         improvement (expected improvement on the best known value) or thompson, to find the best
-        row; uncertainty, inconsistency, change or difference, to learn the target everywhere.
+        row; uncertainty, to learn the target everywhere.
     minimize
         The smallest value is the best.
     best

@@ -36,8 +36,8 @@ from twinned.fitted.explanation import BATCH, anchor_label, decode_row, find_com
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
 from twinned.fitted.target import IDENTITY
-from twinned.inverse.solving import solve
 from twinned.rows.schema import Floats
+from twinned.search.solve import solve
 
 N_COMPARABLES = 8
 MAX_CASES = 1_000  # that are listed

@@ -13,11 +13,11 @@ from sklearn.utils import check_random_state
 
 from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
-from twinned.inverse.forward import ForwardModel
-from twinned.inverse.problem import Goals, SearchSpace, find_columns, parse_constraints, parse_range
-from twinned.inverse.search import Search, select_different
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
 from twinned.rows.validation import check_integer
+from twinned.search.descent import Search, select_different
+from twinned.search.forward import ForwardModel
+from twinned.search.problem import Goals, SearchSpace, find_columns, parse_constraints, parse_range
 
 _N_STARTS = 64  # different known rows that are moved by the approximation of the model
 _APPROXIMATE_STEPS, _STEPS = 40, 12
@@ -93,7 +93,8 @@ def solve(
     `upper`, the ends of the interval of `confidence` or 0.9, and `probability`, that a measurement
     is within the wanted range; `applicable`, as in `applicability`; `distance` of the changes in
     the learned metric; and `reached`, whether the target is reached. With several targets, names
-    such as `predicted` end with `_` and the name of the target.
+    such as `predicted` end with `_` and the name of the target. A result that is called like an
+    input has `_` after its name.
 
     Numeric columns of which all known values are whole stay whole, and categories are those of
     known rows or of `near` with one category changed.
@@ -143,8 +144,9 @@ def solve(
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
     chosen = select_different(rows / space.width, order, n, _GAP)
-    table = _tabulate(forward, space, goals, origin, rows[chosen], confidence or _CONFIDENCE)
-    return table.assign(reached=is_reached[chosen])
+    return _tabulate(
+        forward, space, goals, origin, rows[chosen], is_reached[chosen], confidence or _CONFIDENCE
+    )
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -280,30 +282,37 @@ def _order(forward, goals, origin, rows, ends):
 # --- result ---------------------------------------------------------------------------------------
 
 
-def _tabulate(forward, space, goals, origin, rows, confidence):
-    """The table of solutions, without `reached`."""
-    anchors = forward.distances(rows, forward.known).argmin(axis=1)
-    before = forward.known[anchors] if origin is None else np.tile(origin, (len(rows), 1))
-    table, earlier = forward.table(rows), forward.table(before)
-    for j, name in enumerate(earlier):
+def _tabulate(forward, space, goals, origin, rows, is_reached, confidence):
+    """The table of solutions; results get names that no input has."""
+    nearest = forward.distances(rows, forward.known).argmin(axis=1)
+    before = forward.known[nearest] if origin is None else np.tile(origin, (len(rows), 1))
+    inputs, inputs_before = forward.table(rows), forward.table(before)
+    results: dict[str, Any] = {}
+    for j, name in enumerate(forward.names):
         if forward.schema.kinds[j] == NUMERIC:
-            table[f"change of {name}"] = rows[:, j] - before[:, j]
+            results[f"change of {name}"] = rows[:, j] - before[:, j]
             if space.is_whole[j] and (rows[:, j] == np.round(rows[:, j])).all():
-                table[name] = rows[:, j].astype(int)
+                inputs[name] = rows[:, j].astype(int)
         else:
-            pairs = zip(earlier[name], table[name], strict=True)
-            table[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
+            pairs = zip(inputs_before[name], inputs[name], strict=True)
+            results[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
     labels = forward.twins[0].anchor_labels_
-    table["anchor"] = anchors if labels is None else [labels[i] for i in anchors]
+    results["anchor"] = nearest if labels is None else [labels[i] for i in nearest]
     predicted = forward.predict(rows)
     intervals = forward.predict_interval(rows, confidence) if forward.has_intervals else None
     for output, name in enumerate(forward.target_names):
         end = f"_{name}" if len(forward.target_names) > 1 else ""
-        table[f"predicted{end}"] = predicted[:, output]
+        results[f"predicted{end}"] = predicted[:, output, 0]
         if intervals is not None:
-            table[f"lower{end}"], table[f"upper{end}"] = intervals[:, output].T
+            results[f"lower{end}"], results[f"upper{end}"] = intervals[:, output].T
             if output in goals.ranges:
                 probability = forward.probability(rows, *goals.ranges[output])
-                table[f"probability{end}"] = probability[:, output]
-    table["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
-    return table.assign(distance=np.diag(forward.distances(rows, before)))
+                results[f"probability{end}"] = probability[:, output, 0]
+    results["applicable"] = np.array(LABELS, dtype=object)[forward.rate(rows)[1]]
+    results["distance"] = np.diag(forward.distances(rows, before))
+    results["reached"] = is_reached
+    for name, values in results.items():
+        while name in inputs:
+            name += "_"
+        inputs[name] = values
+    return inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,14 @@ from twinned.rows.validation import target_names
 _MULTIPLE = 16
 
 
+def require_twin(model: Any) -> BaseTwin:
+    """Return the fitted twin of a model, which may be semi-supervised; others are refused."""
+    if not isinstance(model, BaseTwin | SemiSupervisedTwinRegressor):
+        raise TypeError(f"model must be a twin, not {model!r}.")
+    check_is_fitted(model)
+    return model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
+
+
 class ForwardModel:
     """A fitted model, and the twins of its targets, or the one of all outputs.
 
@@ -31,13 +40,13 @@ class ForwardModel:
     """
 
     def __init__(self, model: Any, batch: str | None) -> None:
+        if isinstance(model, CrossCalibrated) and isinstance(model.model, BaseTwin):
+            model = model.store_in(copy.copy(model.model))  # which knows batches
         is_calibrated = isinstance(model, Calibrated | CrossCalibrated)
-        twin, self.target = split_target(model.model if is_calibrated else model)
-        if not isinstance(twin, BaseTwin | SemiSupervisedTwinRegressor):
-            raise TypeError(f"model must be a twin, without a pipeline, not {twin!r}.")
-        check_is_fitted(twin)
-        if isinstance(twin, SemiSupervisedTwinRegressor):
-            model = twin = twin.twin_
+        inner, self.target = split_target(model.model if is_calibrated else model)
+        twin = require_twin(inner)
+        if inner is not twin:
+            model = twin
         self.model, self.twin, self.twins = model, twin, twin.targets_ or [twin]
         self.fitted = [each.fitted_ for each in self.twins]
         self.options = {} if batch is None else {"batch": batch}

@@ -1,11 +1,11 @@
-"""Active learning and optimization: selection of the points to label next.
+"""`query`: rows of a pool to label or measure next.
 
-To learn a function, a score rates the use of a label at each point of a pool. A batch is selected
-greedily: the next point has the largest score × gap ** diversity, where the gap is the distance to
-the nearest point that is labelled or already selected. This avoids batches of nearly identical
-points.
+To learn a function, the score of a row is the standard deviation of its prediction. A batch is
+selected greedily: the next row has the largest score × gap ** diversity, where the gap is the
+distance to the nearest row that is labelled or already selected. This avoids batches of nearly
+identical rows.
 
-To find the best point, expected improvement is computed exactly for a single row. A batch is
+To find the best row, expected improvement is computed exactly for a single row. A batch is
 selected greedily by joint samples: the next row is the one that improves most on the best value of
 each sample, which is the best known one or that of a row that is pending or already selected.
 Thompson sampling selects the best row of each sample.
@@ -13,7 +13,8 @@ Thompson sampling selects the best row of each sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,29 +22,21 @@ from scipy.spatial.distance import cdist
 from scipy.special import erfcx, ndtr
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.pipelines import Transform, unwrap
-from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.estimators.pipelines import unwrap
 from twinned.fitted.sampling import JointPrediction, predict_error, predict_jointly
-from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import limit_threads, row_blocks
+from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
+from twinned.search.forward import require_twin
 
-_N_REFERENCES = 64  # points of the pool at which the effect of a label is computed
-_N_LABELS = 32  # possible values of that label
-_BLOCK_ROWS = 256  # candidates at once against all references
-_BLOCK_ESTIMATES = 65_536  # estimates at once, of all anchors of a block of candidates
 _N_SAMPLES = 2000  # by which the improvement of a batch is computed
 _MAX_CANDIDATES = 2000  # of which joint samples are drawn: those of the largest improvement
 
-IMPROVEMENT, THOMPSON = ACQUISITIONS = ("improvement", "thompson")
+UNCERTAINTY, IMPROVEMENT, THOMPSON = STRATEGIES = ("uncertainty", "improvement", "thompson")
 
 
 def query(
@@ -51,7 +44,7 @@ def query(
     X_pool: ArrayLike,
     n: int = 1,
     *,
-    strategy: str = "uncertainty",
+    strategy: str = UNCERTAINTY,
     diversity: float = 1.0,
     metric: str = "euclidean",
     maximize: bool = True,
@@ -71,17 +64,14 @@ def query(
         Rows without a label.
     n : int, default=1
         Number of rows to select.
-    strategy : str, default="uncertainty"
-        To learn y everywhere, the score of a point: `"uncertainty"`, the standard deviation of its
-        anchors' estimates; `"inconsistency"` of loops through it; `"change"`, the expected change
-        of other predictions if it were labelled; or `"difference"`, the distance of its predicted
-        value from every known one. To find the best y: `"improvement"`, the rows whose best value
-        has the largest expected improvement on the best known one, one after the other; or
-        `"thompson"`, the best row of each of n joint samples. Both select no row that is an anchor
-        or pending.
+    strategy : {"uncertainty", "improvement", "thompson"}, default="uncertainty"
+        To learn y everywhere: `"uncertainty"`, the standard deviation of the prediction. To find
+        the best y: `"improvement"`, the rows whose best value has the largest expected improvement
+        on the best known one, one after the other; or `"thompson"`, the best row of each of n joint
+        samples. Both select no row that is an anchor or pending.
     diversity : float, default=1.0
-        Power of the distance to labelled, pending and selected points; 0 selects the n largest
-        scores. Only for strategies to learn y.
+        Power of the distance to labelled, pending and selected rows; 0 selects the n largest
+        standard deviations. Only for `"uncertainty"`.
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of these distances: Euclidean on standardized features, or the learned metric of the
         twin, in which irrelevant features count little.
@@ -92,9 +82,10 @@ def query(
     best : float, default=None
         The value to improve on; None is the best of the anchors.
     batch : str, default=None
-        Batch in which the rows will be measured, for a model with batches and a value of `best`.
+        Batch in which the rows will be measured, for a model with batches. Predictions and known
+        values are those in this batch.
     random_state : int, RandomState or None, default=None
-        For the strategies that draw loops, reference points or samples.
+        For the strategies that draw samples.
 
     Returns
     -------
@@ -105,50 +96,63 @@ def query(
     >>> from sklearn.linear_model import Ridge
     >>> from twinned import TwinRegressor, query
     >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-    >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], 2, strategy="difference")
+    >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], 2)
     array([3, 2])
     >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], strategy="improvement", random_state=0)
     array([2])
     """
-    twin, transform = _unwrap(model)
-    X_pool, pending = transform(X_pool), None if pending is None else transform(pending)
-    check_choice("strategy", strategy, [*SCORES, *ACQUISITIONS])
+    check_choice("strategy", strategy, STRATEGIES)
+    check_bool("maximize", maximize)
+    last_step, transform = unwrap(model)
+    twin = require_twin(last_step)
+    X_pool = transform(X_pool)
     n = check_integer("n", n)
     if n > (n_pool := count_rows(X_pool)):
         raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
-    check_bool("maximize", maximize)
-    rng = check_random_state(random_state)
     queries = twin.encode(X_pool, batch=batch)
-    waiting = queries.matrix[:0] if pending is None else twin.encode(pending).matrix
-    if strategy in ACQUISITIONS:
+    pending_queries = _take(queries, slice(0))
+    if pending is not None:
+        pending_queries = twin.encode(transform(pending), batch=batch)
+    anchors = twin.fitted_.anchors
+    measured = np.concatenate([anchors.measured_features, pending_queries.encode().features])
+    if strategy != UNCERTAINTY:
+        sign = 1.0 if maximize else -1.0
+        best_y = _best_known(twin, sign, batch) if best is None else check_real("best", best)
+        rng = check_random_state(random_state)
+        is_new = _find_new(measured, queries.encode().features)
         with limit_threads(twin.n_jobs):
-            return _select_best(twin, queries, waiting, n, strategy, maximize, best, rng)
+            return _select_best(
+                twin, queries, pending_queries, is_new, n, strategy, sign, best_y, rng
+            )
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    score = SCORES[strategy](twin, X_pool, rng)
+    score = twin.predict(X_pool, return_std=True, batch=batch)[1]
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
         std = twin.anchors_y_.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
-    learned = twin.fitted_.anchors.metric if metric == LEARNED and power else None
-    measured = _measured_features(twin.fitted_, waiting)
+    learned = anchors.metric if metric == LEARNED and power else None
     return select_batch(score, queries.encode().features, measured, n, power, learned)
 
 
-def _unwrap(model: BaseEstimator) -> tuple[BaseTwin, Transform]:
-    """The fitted twin inside a model, and the transformation of the rows for it."""
-    twin, transform = unwrap(model)
-    if not isinstance(twin, BaseTwin | SemiSupervisedTwinRegressor):
-        raise TypeError(f"model must be a twin, not {twin!r}.")
-    check_is_fitted(twin)
-    return twin.twin_ if isinstance(twin, SemiSupervisedTwinRegressor) else twin, transform
+def _take(queries, rows):
+    """Return some of the queries, with the offsets of their batches."""
+    matrix = queries.matrix[rows]
+    if queries.offset is None:
+        return replace(queries, matrix=matrix)
+    offset, offset_std = queries.offset[rows], queries.offset_std[rows]
+    return replace(queries, matrix=matrix, offset=offset, offset_std=offset_std)
 
 
-def _measured_features(fitted: FittedTwin, waiting: Floats) -> Floats:
-    """(row, encoded feature): measured rows and, after them, those that are being measured."""
-    features = fitted.queries(waiting).encode().features
-    return np.concatenate([fitted.anchors.measured_features, features])
+def _concatenate(first, second):
+    """Return two sets of queries as one, with the offsets of their batches."""
+    matrix = np.concatenate([first.matrix, second.matrix])
+    if first.offset is None:
+        return replace(first, matrix=matrix)
+    offset = np.concatenate([first.offset, second.offset])
+    offset_std = np.concatenate([first.offset_std, second.offset_std])
+    return replace(first, matrix=matrix, offset=offset, offset_std=offset_std)
 
 
 def select_batch(
@@ -183,78 +187,41 @@ def select_batch(
     return np.array(selected, dtype=np.intp)
 
 
-def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
-    """E|F(q, x) + y_x − ŷ(q)| over references q of the pool, with y_x from the anchors of x.
+# --- which rows to measure next to find the best value of y ---------------------------------------
 
-    The twin is not refitted: with one anchor more, its mean changes by this over n + 1.
+
+def _best_known(twin, sign, batch):
+    """Return the best known value, as it would be measured in a batch."""
+    offset, _ = twin.offsets_of(batch, 1)
+    return sign * np.max(sign * twin.anchors_y_) + (0.0 if offset is None else offset[0])
+
+
+def _select_best(twin, queries, pending, is_new, n, strategy, sign, best_y, rng):
+    """Return the n queries to measure next, in order; `is_new` (query,) are those to select from.
+
+    `sign` is −1 where the smallest y is the best.
     """
-    n_pool = count_rows(X)
-    references = np.sort(rng.choice(n_pool, min(_N_REFERENCES, n_pool), replace=False))
-    predicted = twin.predict(safe_indexing(X, references))
-    out = np.empty((n_pool, *predicted.shape[1:]))
-    for block in row_blocks(n_pool, _BLOCK_ROWS):
-        rows = np.arange(block.start, block.stop)
-        labels = twin.predict_anchors(safe_indexing(X, rows))[1]
-        labels = labels[:, rng.choice(labels.shape[1], min(_N_LABELS, labels.shape[1]))]
-        differences = twin.predict_difference(
-            safe_indexing(X, np.tile(references, len(rows))),
-            safe_indexing(X, np.repeat(rows, len(references))),
-        ).reshape(len(rows), len(references), *predicted.shape[1:])
-        changes = (differences - predicted)[:, :, None] + labels[:, None]
-        out[rows] = np.abs(changes).mean(axis=(1, 2))
-    return out
-
-
-def _difference(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
-    """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
-    scores = []
-    for rows in row_blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
-        indices, estimates = twin.predict_anchors(safe_indexing(X, rows))
-        scores.append(np.abs(estimates - twin.anchors_y_[indices]).min(axis=1))
-    return np.concatenate(scores)
-
-
-# Each returns scores of shape (n_pool,) or (n_pool, n_outputs).
-SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]] = {
-    "uncertainty": lambda twin, X, rng: twin.predict(X, return_std=True)[1],
-    "inconsistency": lambda twin, X, rng: twin.loop_inconsistency(X, random_state=rng),
-    "change": _change,
-    "difference": _difference,
-}
-
-
-# --- acquisition functions: which rows to measure next to find the best value of y ---------------
-
-
-def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
-    """Return the n queries to measure next, in order; `waiting` are encoded rows. See `query`."""
-    sign, fitted = 1.0 if maximize else -1.0, twin.fitted_
-    if best is not None:  # without the offset of the batch, as the known values are
-        offset = 0.0 if queries.offset is None else queries.offset[0]
-        best = check_real("best", best) - offset
-    queries = fitted.queries(queries.matrix)
-    mean, std = predict_error(fitted, queries, twin.calibration_)
-    best_y = np.max(sign * twin.anchors_y_) if best is None else sign * best
-    score = log_expected_improvement(sign * mean, std, best_y)
-    is_new = _find_new(_measured_features(fitted, waiting), queries.encode().features)
     if n > is_new.sum():
         new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
         raise ValueError(f"n={n} exceeds the {new}.")
+    mean, std = predict_error(twin.fitted_, queries, twin.calibration_)
+    score = log_expected_improvement(sign * mean, std, sign * best_y)
     order = np.argsort(-score, kind="stable")
     candidates = order[is_new[order]]
-    first = [] if len(waiting) else [0]  # whose improvement is known exactly
+    first = [] if len(pending) else [0]  # whose improvement is known exactly
     if n == 1 and first and strategy == IMPROVEMENT:
         return candidates[:1]
     candidates = candidates[: max(n, _MAX_CANDIDATES)]
-    matrix = np.concatenate([queries.matrix[candidates], waiting])
-    joint = predict_jointly(fitted, fitted.queries(matrix), twin.calibration_)
+    sampled = _concatenate(_take(queries, candidates), pending)
+    joint = predict_jointly(twin.fitted_, sampled, twin.calibration_)
     joint = JointPrediction(sign * joint.mean, joint.std, joint.correlation)
     samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
-    samples, of_waiting = np.split(samples, [len(candidates)], axis=1)
+    samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
     if strategy == THOMPSON:
         return candidates[best_of_samples(samples)]
     # where no sample improves, candidates come in the order of their own expected improvement
-    return candidates[improve_in_turn(samples, of_waiting.max(axis=1, initial=best_y), n, first)]
+    reached = pending_samples.max(axis=1, initial=sign * best_y)
+    return candidates[improve_in_turn(samples, reached, n, first)]
 
 
 def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinned.inverse.problem import Goals, Mask, SearchSpace
 from twinned.rows.schema import Floats, Indices
+from twinned.search.problem import Goals, Mask, SearchSpace
 
 Predict = Callable[[Floats], Floats]  # of rows, (row, goal, end)
 

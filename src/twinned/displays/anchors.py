@@ -1,0 +1,323 @@
+"""Displays of anchors: the comparables of one query, and the error by the number of anchors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twinned._compat import safe_indexing
+from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin, draw_curve
+from twinned.displays.intervals import GUIDE, check_one_target, make_axes, merge
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.pipelines import explain, predict_interval, unwrap
+from twinned.fitted.explanation import COLUMNS, OTHERS, name_case
+from twinned.rows.formatting import format_number, format_significant, shorten
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_integer, count_rows
+
+_TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
+_MAX_LABEL, _MAX_TITLE = 24, 60  # characters
+_LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
+
+
+class ComparablesDisplay:
+    """Comparable anchors of one query: known values, adjustments and estimates.
+
+    Each anchor has an arrow from its known value to its estimate of the query. The largest
+    adjustments, which sum to the length of the arrow with those not written, are below it. The last
+    arrow, in grey, has the weighted means of all other anchors. A vertical line is the prediction,
+    and a band its interval where there is one.
+
+    Make it with `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    comparables : DataFrame
+        Rows of one query in the table of `explain`; the most important first.
+    y_pred : float or None, default=None
+        Prediction of the query.
+    interval : array of shape (2,) or None, default=None
+        Its prediction interval.
+    target : str, default="y"
+        Name of the target, for the label of the axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    known_, estimates_ : matplotlib PathCollection
+        Points of the known values and of the estimates; the last is all other anchors.
+    line_ : matplotlib Line2D or None
+        The prediction.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import ComparablesDisplay, TwinRegressor
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(40, random_state=0)
+    >>> twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
+    >>> display = ComparablesDisplay.from_estimator(twin, X[30:], query=2, n=4, target="V")
+    >>> len(display.comparables)  # with all other anchors
+    5
+    """
+
+    def __init__(self, *, comparables, y_pred=None, interval=None, target="y"):
+        self.comparables = comparables
+        self.y_pred = y_pred
+        self.target = target
+        self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, *, query=0, n=5, adjustments=True, confidence=0.9, target="y", **options
+    ):
+        """Explain the prediction of one row, and draw it.
+
+        Parameters
+        ----------
+        estimator : fitted twin or Pipeline
+            A pipeline must end with a twin.
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        query : int, default=0
+            Which row of X to explain: its position.
+        n : int, default=5
+            Number of anchors.
+        adjustments : bool, default=True
+            Whether to write what the features add.
+        confidence : float, default=0.9
+            Confidence of the interval, where the twin stores a calibration.
+        target : str, default="y"
+            Name of the target.
+        **options
+            `ax` and others of `plot`.
+
+        Returns
+        -------
+        display : ComparablesDisplay
+        """
+        if check_integer("query", query, 0) >= count_rows(X):
+            raise ValueError(f"query={query} must be less than the {count_rows(X)} rows of X.")
+        row = safe_indexing(X, np.array([query]))
+        predicted = check_one_target(estimator.predict(row))
+        is_calibrated = unwrap(estimator)[0].calibration_ is not None
+        return cls(
+            comparables=explain(estimator, row, n, adjustments=adjustments),
+            y_pred=float(predicted[0]),
+            interval=predict_interval(estimator, row, confidence)[0] if is_calibrated else None,
+            target=target,
+        ).plot(**options)
+
+    @classmethod
+    def from_predictions(
+        cls, comparables, y_pred=None, *, query=None, interval=None, target="y", **options
+    ):
+        """Draw the rows of one query in the table of `explain`.
+
+        Parameters
+        ----------
+        comparables : DataFrame
+            The table of `explain`, with or without adjustments.
+        y_pred : float, default=None
+            Prediction of the query.
+        query : label, default=None
+            Which query, as in the column `query`; None is the first.
+        interval : array of shape (2,), default=None
+            Prediction interval of the query.
+        target, **options
+            As in `from_estimator`.
+
+        Returns
+        -------
+        display : ComparablesDisplay
+        """
+        if missing := [name for name in COLUMNS if name not in comparables.columns]:
+            raise ValueError(f"comparables has no columns {missing}; it must be that of explain.")
+        query = comparables["query"].iloc[0] if query is None else query
+        rows = comparables[comparables["query"] == query]
+        if rows.empty:
+            raise ValueError(f"query={query!r} is not in the column `query` of comparables.")
+        display = cls(comparables=rows, y_pred=y_pred, interval=interval, target=target)
+        return display.plot(**options)
+
+    def plot(
+        self, ax=None, *, max_features=3, scatter_kwargs=None, arrow_kwargs=None, line_kwargs=None
+    ):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure.
+        max_features : int, default=3
+            Number of adjustments that are written for each anchor.
+        scatter_kwargs, arrow_kwargs, line_kwargs : dict, default=None
+            Options of `Axes.scatter`, of the arrows of `Axes.annotate`, and of `Axes.axvline`.
+
+        Returns
+        -------
+        self
+        """
+        table, position = self.comparables, np.arange(len(self.comparables))
+        self.ax_ = ax = make_axes(ax, (7.0, 1.4 + 0.62 * len(table)))
+        self.figure_ = ax.figure
+        known_y, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
+        self._draw_prediction(ax, line_kwargs)
+        arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
+        for at, start, end in zip(position, known_y, estimates, strict=True):
+            ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
+        colors = np.where(table["anchor"] >= 0, "C0", "0.6").tolist()
+        hollow = {"facecolors": "none", "edgecolors": colors, "label": "known value"}
+        filled = {"color": colors, "label": "adjusted: estimate"}
+        self.known_, self.estimates_ = (
+            ax.scatter(values, position, **merge({"s": 34, "zorder": 3, **style}, scatter_kwargs))
+            for values, style in ((known_y, hollow), (estimates, filled))
+        )
+        self._write_adjustments(ax, max_features)
+        numbered = [f"row {anchor}" if anchor >= 0 else OTHERS for anchor in table["anchor"]]
+        names = map(name_case, map(str, table.get("label", numbered)), table["count"])
+        pairs = zip(names, table["weight"], strict=True)
+        ax.set_yticks(position, [f"{name}\nweight {weight:.1%}" for name, weight in pairs])
+        ax.set_ylim(len(table) - 0.35, -0.55)
+        ax.set_xlabel(self.target)
+        query = table["query"].iloc[0]
+        name = query if isinstance(query, str) else f"row {query}"
+        ax.set_title(f"Comparables of {shorten(name, _MAX_TITLE)}")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        return self
+
+    def _draw_prediction(self, ax, line_kwargs):
+        self.line_ = None
+        if self.interval is not None:
+            ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
+        if self.y_pred is not None:
+            shown = format_number(self.y_pred).replace("-", "−")
+            style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
+            self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
+
+    def _write_adjustments(self, ax, max_features):
+        table = self.comparables
+        features = [name for name in table.columns if name not in (*COLUMNS, "label", "output")]
+        middles = table[["anchor_y", "estimate"]].to_numpy().mean(axis=1)
+        low, high = ax.get_xlim()
+        ax.set_xlim(low, high)
+        # a text as wide as half of the axes stays within them
+        middles = np.clip((middles - low) / (high - low), _TEXT_MARGIN, 1 - _TEXT_MARGIN)
+        for at, adjustments in enumerate(table[features].to_numpy(dtype=np.float64)):
+            text = describe_adjustments(features, adjustments, max_features)
+            place = {"xy": (middles[at], at), "xycoords": ("axes fraction", "data")}
+            shift = {"xytext": (0, -6), "textcoords": "offset points"}
+            ax.annotate(text, **place, **shift, ha="center", va="top", fontsize="small")
+
+
+def describe_adjustments(names: list[str], values: Floats, most: int) -> str:
+    """Return the largest of (feature,) adjustments in words.
+
+    >>> describe_adjustments(["area", "age", "floor"], np.array([12.0, -3.456, 0.0]), 2)
+    'area +12, age −3.46'
+    """
+    sizes, names = np.abs(values), [shorten(name, _MAX_LABEL) for name in names]
+    return ", ".join(
+        f"{names[i]} {'+' if values[i] > 0 else '−'}{format_significant(sizes[i])}"
+        for i in np.argsort(-sizes, kind="stable")[:most]
+        if sizes[i] > _LEAST_SHARE * sizes.max()
+    )
+
+
+class AnchorCurveDisplay:
+    """Error of predictions from 1, 2, 4, … anchors, and from all.
+
+    A twin predicts from as many anchors as it has. The curve shows how many are enough.
+
+    Make it with `from_estimator`.
+
+    Parameters
+    ----------
+    n_anchors : list of int
+        Numbers of anchors.
+    rmse : list of float
+        Root mean squared errors.
+    standard_error : list of float
+        Their standard errors.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    errorbar_ : matplotlib ErrorbarContainer
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import AnchorCurveDisplay, TwinRegressor
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(60, random_state=0)
+    >>> display = AnchorCurveDisplay.from_estimator(TwinRegressor(Ridge()), X, y)
+    >>> display.n_anchors
+    [1, 2, 4, 8, 16, 32, 48]
+    """
+
+    def __init__(self, *, n_anchors, rmse, standard_error):
+        self.n_anchors = n_anchors
+        self.rmse = rmse
+        self.standard_error = standard_error
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, random_state=None, **options):
+        """Cross-validate a twin, and draw the mean error over five folds.
+
+        Parameters
+        ----------
+        estimator : twin
+            Cloned and fitted in each fold, as in `sklearn.model_selection.LearningCurveDisplay`.
+        X : table or array of shape (n_samples, n_features)
+            All rows.
+        y : array of shape (n_samples,)
+            Their values.
+        random_state : int, RandomState or None, default=None
+            Draws the folds.
+        **options
+            `ax` and `errorbar_kwargs` of `plot`.
+
+        Returns
+        -------
+        display : AnchorCurveDisplay
+            The standard errors are those over folds.
+        """
+        if not isinstance(estimator, BaseTwin):
+            raise TypeError(f"estimator must be a twin, not {estimator!r}.")
+        folds = cross_validate_twin(X, y, estimator, random_state=random_state)
+        numbers = anchor_curve(X, y, cross_validation=folds).numbers
+        display = cls(
+            n_anchors=numbers["x"],
+            rmse=numbers["rmse"],
+            standard_error=numbers["standard_error"],
+        )
+        return display.plot(**options)
+
+    def plot(self, ax=None, *, errorbar_kwargs=None):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure. Two displays in the same axes are compared.
+        errorbar_kwargs : dict, default=None
+            Options of `Axes.errorbar`.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = ax = make_axes(ax)
+        self.figure_ = ax.figure
+        numbers = {
+            "x": self.n_anchors,
+            "rmse": self.rmse,
+            "standard_error": self.standard_error,
+            "x_label": "anchors",
+        }
+        options = {"label": "random anchors", **(errorbar_kwargs or {})}
+        self.errorbar_ = draw_curve(ax, numbers, **options)
+        ax.legend()
+        return self
