@@ -1,4 +1,4 @@
-"""Export of fitted models to files that run without Python, and thinning of anchors and members.
+"""Export of fitted models to files that run without Python, and thinning of anchors.
 
 Names are loaded when they are first used: each format needs its own libraries.
 """
@@ -9,7 +9,6 @@ from typing import Any
 _MODULES = {
     "to_onnx": "onnx",
     "thin": "thinning",
-    "thin_members": "thinning",
     "to_c": "c",
     "select_member": "members",
 }

@@ -1,4 +1,4 @@
-"""Thinning: the few anchors and members that predict as all of them do."""
+"""Thinning: the few anchors that predict as all of them do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural import BaseNeural
 from twinned.export.model_parts import refuse_batches
-from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
+from twinned.models.greedy_selection import simplex_least_squares
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target
 
@@ -30,8 +29,8 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
     `X` is added; these must not have been used in `fit`.
 
     Anchors are chosen greedily with equal weights, then exchanged one by one as long as that
-    helps. Then nonnegative weights are fitted that sum to one, with a penalty on their distance
-    from equal weights.
+    helps. Then nonnegative weights are fitted, with a penalty on their distance from equal weights.
+    Their mean is one, the weight of an anchor that `add_anchors` adds.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
     >>> forest = RandomForestRegressor(10, min_samples_leaf=2, random_state=0)
     >>> twin = TwinRegressor(forest).fit(X[:60], y[:60])
     >>> small = thin(twin, 8)
-    >>> len(small.anchors_X_), float(small.anchor_weights_.sum().round(6))
+    >>> len(small.anchors_X_), float(small.anchor_weights_.mean().round(6))
     (8, 1.0)
     >>> bool(np.abs(small.predict(X[60:]) - twin.predict(X[60:])).mean() < 0.05 * y.std())
     True
@@ -86,15 +85,16 @@ def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floa
     """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
     weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
-    return take_anchors(twin, candidates[chosen], weights)
+    # their mean is one, as that of equal weights: `add_anchors` adds anchors of this weight
+    return take_anchors(twin, candidates[chosen], len(weights) * weights)
 
 
-def take_anchors(twin: BaseTwin, anchors: Indices, weights: Floats | None) -> BaseTwin:
+def take_anchors(twin: BaseTwin, indices: Indices, weights: Floats | None) -> BaseTwin:
     """A copy of the twin with some of its anchors, all of which are used for each query."""
-    every = twin.fitted_.anchors
+    anchors = twin.fitted_.anchors
     # the metric is learned from more rows than those that remain
-    kept = replace(every.take(anchors), weights=weights, fitted_metric=every.metric)
-    thinned = twin.with_anchors(kept, twin.anchor_rows_[anchors])
+    selected = replace(anchors.take(indices), weights=weights, fitted_metric=anchors.metric)
+    thinned = twin.with_anchors(selected, twin.anchor_rows_[indices])
     return thinned.set_params(anchors="all", weights="uniform")
 
 
@@ -104,20 +104,23 @@ def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
     # the differences alone, which are all that the chosen anchors have
     fitted = replace(twin.fitted_, errors=None, local_weights=None)
-    every = take_anchors(twin, candidates, None).fitted_
+    with_candidates = take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
     matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
-    matrices += [] if X is None else [twin.encode(X).matrix]
-    estimates = [every.predict_anchors(every.queries(each))[1][..., 0] for each in matrices]
-    predictions = [fitted.predict(fitted.queries(each))[0] for each in matrices]
+    if X is not None:
+        matrices.append(twin.encode(X).matrix)
     # (row, candidate): estimates minus what they should be, for each kind of rows
-    deviations: list[Floats] = [a - b for a, b in zip(estimates, predictions, strict=True)]
+    deviations: list[Floats] = []
+    for matrix in matrices:
+        estimates = with_candidates.predict_anchors(with_candidates.queries(matrix))[1][..., 0]
+        deviations.append(estimates - fitted.predict(fitted.queries(matrix))[0])
     # the estimate of a row from itself is no measure of other rows
     deviations[0][rows[:, None] == candidates] = 0.0
     if y is not None:
-        values = validate_target(twin, y, count_rows(X), multi_output=False)
-        deviations.append(estimates[-1] - values[:, None])
-    return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
+        known_y = validate_target(twin, y, count_rows(X), multi_output=False)
+        deviations.append(estimates - known_y[:, None])
+    grams = [deviation.T @ deviation / len(deviation) for deviation in deviations]
+    return candidates, np.sum(grams, axis=0)
 
 
 def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
@@ -176,72 +179,3 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     values, vectors = np.linalg.eigh(gram / size + shrinkage * np.eye(n_anchors))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # rootᵀ root is the matrix
     return simplex_least_squares(root)
-
-
-def thin_members(
-    model: BaseNeural, n_members: int, X: object = None, y: object = None
-) -> BaseNeural:
-    """Choose the networks of an ensemble that predict as all of them do.
-
-    Members are counted greedily, with replacement, by the squared distance of their mean from the
-    prediction of the whole ensemble on the rows of `X`, or by their error where `y` is given: then
-    the rows must not have been used in `fit`. Members that are counted more often weigh more.
-
-    Parameters
-    ----------
-    model : TwinNeuralRegressor or NeuralRegressor
-        A fitted ensemble of a single output. It is not changed.
-    n_members : int
-        Number of members to choose; with as many as the model has, or more, all are used.
-    X : table or array of shape (n, n_features), default=None
-        Rows on which members are compared. None stands for the anchors of a twin and as many rows
-        with features of two anchors; a `NeuralRegressor` stores no rows, so that it needs them.
-    y : array of shape (n,), default=None
-        Their values.
-
-    Returns
-    -------
-    model
-        A fitted model of the chosen members.
-
-    Examples
-    --------
-    >>> from twinned import NeuralTraining, TwinNeuralRegressor
-    >>> from twinned.datasets import make_tf
-    >>> from twinned.export import thin_members
-    >>> X, y = make_tf(60, random_state=0)
-    >>> short = NeuralTraining(max_steps=20, n_folds=1, selection="mean")
-    >>> twin = TwinNeuralRegressor((8,), n_members=4, training=short, random_state=0)
-    >>> small = thin_members(twin.fit(X, y), 2)
-    >>> small.n_members_, len(small.member_weights_)
-    (2, 2)
-    """
-    n_members = check_integer("n_members", n_members)
-    if not isinstance(model, BaseNeural):
-        raise TypeError(f"model must be a TwinNeuralRegressor or NeuralRegressor, not {model!r}.")
-    check_is_fitted(model)
-    predicted = _member_predictions(model, X)
-    if predicted.ndim != 2:
-        raise ValueError("Thinning needs a single output.")
-    target: Floats = model.member_weights_ @ predicted
-    if y is not None:
-        target = validate_target(model, y, predicted.shape[1], multi_output=False)
-    errors = (predicted - target).T
-    chosen = choose_anchors(errors.T @ errors, min(n_members, len(predicted)))
-    weights = np.zeros(len(predicted))
-    # a chosen member that the selection drops still lowers the variance of new rows
-    weights[chosen] = 0.5 * greedy_selection(errors[:, chosen]) + 0.5 / len(chosen)
-    return model.with_members(weights)
-
-
-def _member_predictions(model: BaseNeural, X: object) -> Floats:
-    """(member, row) predictions of the rows that members are compared on."""
-    if X is not None:
-        return np.asarray(model.predict_members(X))
-    if not isinstance(model, BaseTwin):
-        raise ValueError(f"{type(model).__name__} stores no rows; give rows X to compare members.")
-    rng = np.random.RandomState(0)
-    rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 2]
-    matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
-    fitted = model.fitted_
-    return fitted.squeeze(fitted.predict_members(fitted.queries(matrix)))
