@@ -158,7 +158,7 @@ class Environment:
         self.check("export", "model.twin", "-o", "model.onnx", needs="onnx")
         self.check("predict", "model.twin", "new.xlsx", needs="excel")
         self.check("predict", "model.twin", "new.parquet", needs="parquet")
-        self.check("predict", "model.twin", "parts", "-o", "out", "--workers", "1", needs="dask")
+        self.check("predict", "model.twin", "parts", "-o", "out")
         self.check("-c", LIGHTGBM, program="python", label="lightgbm in a blend", needs="boost")
         self.check_serve()
 

@@ -531,11 +531,6 @@ def test_figures_of_scaling_out_match_the_results():
     assert f"four workers of one thread have {four} times and eight {eight} times" in page
     slow = 1000 / float(workers["1"][1].split(", ")[0].replace(",", ""))
     assert f"measured when a row took {slow:.1f} ms" in page
-    (run,) = (
-        row for row in cells((results / "dask_predict.md").read_text("utf-8")) if row[0] == "2"
-    )
-    hours = 16 * float(run[1]) / 3600
-    assert f"{run[1]} s with two workers of eight threads, {hours:.1f} core hours" in page
     core_hours = [rows * 0.4e-3 / 3600 for rows in (20e6, 1e9)]
     assert f"| {core_hours[0]:.1f} core hours | {round(core_hours[1], -1):.0f} core hours |" in page
     assert f"with 1,000 cores | | {60 * core_hours[1] / 1000:.0f} minutes |" in page

@@ -118,15 +118,6 @@ def test_known_rows_of_a_new_batch(folder):
     assert "has limits of 'y'" in refused(*arguments, folder / "limits.csv")
 
 
-@pytest.mark.slow
-def test_partitions_know_batches(folder):
-    options = "--workers", "1", "--known", folder / "known.csv", "-o"
-    run("predict", folder / "m.twin", folder / "new.csv", *options, folder / "parts")
-    (part,) = (folder / "parts").glob("*.csv")
-    expected, _ = predictions(folder, "--known", folder / "known.csv")
-    np.testing.assert_allclose(pd.read_csv(part)["prediction"], expected["prediction"], rtol=1e-5)
-
-
 def test_explanations_have_the_offset(folder):
     arguments = "explain", folder / "m.twin", folder / "new.csv", "-k", "2"
     result = json.loads(run(*arguments, "--known", folder / "known.csv", "--json").stdout)

@@ -92,18 +92,6 @@ def test_predict_has_columns_of_each_target(fitted, tmp_path):
     assert taken.exit_code == 2
 
 
-@pytest.mark.slow
-def test_predict_partitions(fitted, tmp_path):
-    table, path, _ = fitted
-    (tmp_path / "in").mkdir()
-    make_frame()[:5].to_csv(tmp_path / "in" / "part.csv", index=False)
-    result = run("predict", path, tmp_path / "in", "-o", tmp_path / "out", "--workers", 1)
-    assert result.exit_code == 0, result.output
-    (written,) = (tmp_path / "out").glob("*.csv")
-    whole = run("predict", path, table).stdout.splitlines()
-    assert written.read_text().splitlines() == whole[:6]
-
-
 def test_advise_has_a_report_of_each_target(fitted, tmp_path):
     targets = "-t", "heat load", "-t", "cold"
     result = run(

@@ -527,32 +527,21 @@ class PredictOptions(ResultColumns, BatchOptions):
 
         twinned predict assay.twin new.csv --batch instrument --known reference.csv
 
-    A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
-    all cores or on a cluster; -o is a folder with one file for each partition. A command that was
-    interrupted continues where it was when it is started again:
+    The files of a folder or a pattern are predicted one after the other; -o is a folder with a CSV
+    file for each:
 
         twinned predict houses.twin 'data/*.parquet' -o prices
-
-        twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
 
     Parameters
     ----------
     table
         A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
-        quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.
+        quoted pattern of such files, as 'data/*.parquet'.
     output
         File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
-    scheduler
-        Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
-        twinned and the same paths of files. By default, processes of this computer.
-    workers
-        Number of processes for many files; the number of cores by default.
     as_json
-        Print JSON; with -o, without the predictions.
+        Print JSON; with -o, without the predictions. Of several files, a line for each.
     """
-
-    scheduler: Annotated[str | None, advanced_option(metavar="ADDRESS")] = None
-    workers: Annotated[int | None, advanced_option(min=1)] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,80 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
-from twinned.app.cli import messages, partitions, prediction
-from twinned.app.cli.options import PredictOptions, ResultColumns
-from twinned.app.tables.reader import is_pattern
+from twinned.app.cli import messages, prediction
+from twinned.app.cli.options import PredictOptions
+from twinned.app.tables.reader import check_argument_order, is_pattern, read_table
 from twinned.app.tables.table import join_names
 from twinned.fitted.known_values import TargetRange
 
+_SUFFIXES = (".csv", ".parquet", ".xlsx")  # of the tables in a folder
+
 
 def predict_command(options: PredictOptions) -> None:
-    """Predict the rows of a table with a saved model."""
+    """Predict the rows of one table, or of each table of a folder or a pattern."""
     options.validate()
-    if is_pattern(options.table) or options.scheduler or options.workers:
-        _predict_many(options)
-    else:
-        _predict_table(options)
+    check_argument_order(options.model, options.table, "predict")
+    with messages.print_warnings():
+        loaded = prediction.load_twin(options.model, options.key_file).with_batches(options)
+    if not is_pattern(options.table):
+        _predict_table(options, loaded)
+        return
+    for options_of_file in _options_of_files(options):
+        _predict_table(options_of_file, loaded)
 
 
-def _predict_table(options: PredictOptions) -> None:
+def _predict_table(options: PredictOptions, loaded: prediction.LoadedTwin) -> None:
     """Predict the rows of one file."""
     path = options.result_path(options.known)
-    loaded, table = prediction.load_with_table(options, "predict")
-    loaded = loaded.with_batches(options)
+    table = read_table(options.table, options.reading, loaded.names or ())
     table.require(options.copied, "--keep")
     X = prediction.read_features(loaded, table)
     with messages.print_warnings():
         columns = loaded.predict_columns(X, options, loaded.read_batch(table))
     if options.applicability:
-        _note_outside(prediction.rows_outside(columns), len(table), options)
+        _note_outside(columns, options)
     if options.interval is not None and options.bounds is None:
-        for suffix, each in loaded.of_targets.items():
-            _note_range(each, columns[f"low{suffix}"], columns[f"high{suffix}"])
+        for suffix, loaded_target in loaded.of_targets.items():
+            _note_range(loaded_target, columns[f"low{suffix}"], columns[f"high{suffix}"])
     used = {*loaded.select(table)[1], *options.copied}
     ignored = [name for name in table.names if name not in used]
-    _note_ignored(ignored)
+    if ignored:
+        note = f"columns that are not features of the model are ignored: {join_names(ignored)}."
+        messages.print_message("note", note)
     copied = {name: table.column(name) for name in options.copied}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
     prediction.output_result(options, path, copied, columns, facts, summary)
 
 
-def _predict_many(options: PredictOptions) -> None:
-    """Predict the partitions of files on a Dask cluster, those that are not finished."""
-    output = options.output
-    with messages.print_warnings():
-        loaded = prediction.load_twin(options.model, options.key_file).with_batches(options)
-    if output is None:
-        raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"-o {output}: there is no folder {output.parent}; create it.")
-    plan = partitions.make_plan(options.table, output, loaded, options)
-    missing = partitions.prepare_output(options.model, plan)
-    n_finished = len(plan.partitions) - len(missing)
-    if plan.detected:
-        messages.print_message("note", f"{plan.files[0]} is read with {', '.join(plan.detected)}.")
-    _note_ignored(plan.ignored)
-    results = []
-    if missing:
-        cluster = partitions.connect(options.scheduler, options.workers)
-        with messages.progress_bar(len(missing)) as begin_step, cluster as client:
-            for partition, result in partitions.predict_partitions(client, loaded, plan, missing):
-                results.append(result)
-                begin_step(partition.output)
-    all_messages = [message for result in results for message in result.messages]
-    for kind, text in dict.fromkeys(sorted(all_messages, key=lambda message: message[0])):
-        messages.print_message(kind, text)
-    n_rows = sum(result.n_rows for result in results)
-    _note_outside(sum(result.n_outside for result in results), n_rows, options)
-    facts = {"model": str(options.model), "table": str(options.table), "rows": n_rows}
-    facts |= {"output": str(output), "partitions": len(missing), "finished_before": n_finished}
-    before = f", {n_finished:,} finished before" if n_finished else ""
-    done = messages.counted(len(missing), "partition")
-    text = f"{messages.counted(n_rows, 'prediction')} of {done} in {output}{before}"
-    messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
+def _options_of_files(options: PredictOptions) -> Iterator[PredictOptions]:
+    """Yield the options of each file of a folder or a pattern, whose result is in the folder -o."""
+    folder, files = options.output, _find_files(options.table)
+    if folder is None:
+        raise ValueError(f"{options.table}: results are written to a folder; give one with -o.")
+    names = [f"{path.stem}.csv" for path in files]
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"several files would have the result {join_names(repeated)}; rename one.")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"-o {folder} is a file; give a folder for the results of several files.")
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"-o {folder}: there is no folder {folder.parent}; create it.")
+    folder.mkdir(exist_ok=True)
+    for path, name in zip(files, names, strict=True):
+        yield replace(options, table=path, output=folder / name)
+
+
+def _find_files(pattern: Path) -> list[Path]:
+    """Return the files of a folder or a pattern, sorted."""
+    if pattern.is_dir():
+        paths = [path for path in pattern.iterdir() if path.suffix.lower() in _SUFFIXES]
+    else:
+        paths = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+    files = sorted(path for path in paths if path.is_file())
+    if not files:
+        raise FileNotFoundError(f"there is no file {pattern}; give CSV, Excel or Parquet files.")
+    return files
 
 
 def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray) -> None:
@@ -93,15 +98,15 @@ def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray
     messages.print_message("note", f"{beyond}. --bounds {ends} cuts them there.{logarithm}")
 
 
-def _note_ignored(names: list[str]) -> None:
-    if names:
-        ignored = f"columns that are not features of the model are ignored: {join_names(names)}."
-        messages.print_message("note", ignored)
-
-
-def _note_outside(n_outside: int, n_rows: int, wanted: ResultColumns) -> None:
-    if n_outside:
-        outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
-        void = ", and the confidence of their intervals does not hold"
-        about = "" if wanted.interval is None else void
-        messages.print_message("note", f"{outside}: their predictions are extrapolations{about}.")
+def _note_outside(columns: prediction.Columns, options: PredictOptions) -> None:
+    """Print a line on rows that are outside of the known rows, of any target."""
+    labels = [values for name, values in columns.items() if name.startswith("applicability")]
+    is_outside = np.any([values == "outside" for values in labels], axis=0)
+    if not is_outside.any():
+        return
+    outside = f"{is_outside.sum():,} of {len(is_outside):,} rows are outside of the known rows"
+    confidence = ""
+    if options.interval is not None:
+        confidence = ", and the confidence of their intervals does not hold"
+    note = f"{outside}: their predictions are extrapolations{confidence}."
+    messages.print_message("note", note)

@@ -182,20 +182,6 @@ class LoadedTwin:
             columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
         return columns
 
-    def empty_columns(self, wanted: ResultColumns) -> Columns:
-        """The columns of `predict_columns`, of no rows."""
-        if self.twin.targets_:
-            parts = {name: each.empty_columns(wanted) for name, each in self.of_targets.items()}
-            return {f"{name}{end}": own[name] for end, own in parts.items() for name in own}
-        empty = np.empty((0, *self.twin.anchors_y_.shape[1:]))
-        columns = _name_outputs("prediction", empty)
-        if wanted.std:
-            columns |= _name_outputs("std", empty)
-        if wanted.interval is not None:
-            columns |= {"low": empty, "high": empty}
-        columns |= dict.fromkeys(wanted.levels, empty)
-        return columns | ({"applicability": empty.astype(object)} if wanted.applicability else {})
-
     def _require_calibration(self, option: str) -> None:
         if self.twin.calibration_ is None:
             fit = "fit it with its check, without --no-check"
@@ -232,12 +218,6 @@ def read_features(loaded: LoadedTwin, table: Table) -> Features:
 
 
 # --- columns of results -----------------------------------------------------------------------
-
-
-def rows_outside(columns: Columns) -> int:
-    """The number of rows that are outside of the known rows, of any target."""
-    marks = [values for name, values in columns.items() if name.startswith("applicability")]
-    return int(np.any([np.asarray(values) == "outside" for values in marks], axis=0).sum())
 
 
 def _name_outputs(name: str, values: np.ndarray) -> Columns:

@@ -12,7 +12,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, islice
@@ -25,8 +25,6 @@ from twinned.exceptions import require_extra
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
-    from pyarrow import DataType, RecordBatch
-    from pyarrow.parquet import ParquetFile
 
     from twinned.app.tables.numbers import NumberFormat
 
@@ -109,7 +107,7 @@ def check_argument_order(model: Path, table: Path, command: str) -> None:
 
 def is_pattern(table: Path) -> bool:
     """Whether an argument is a folder or a pattern of files instead of a file."""
-    return table.is_dir() if table.exists() else any(each in str(table) for each in _WILDCARDS)
+    return table.is_dir() if table.exists() else any(sign in str(table) for sign in _WILDCARDS)
 
 
 def first_bytes(path: Path) -> bytes:
@@ -271,21 +269,16 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     return table
 
 
-def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
-    """Open a Parquet file, of which only the footer is read, or the bytes of one."""
+def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
+    """Read a Parquet file; rows count from 1."""
     with require_extra("Parquet files need pyarrow: pip install 'twinned[parquet]'; or use CSV."):
         from pyarrow import parquet
     try:
-        return parquet.ParquetFile(path if data is None else io.BytesIO(data))
+        # without threads, which may abort a process that exits with an error
+        table = parquet.ParquetFile(io.BytesIO(data)).read(use_threads=False)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
-
-
-def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
-    """Read a Parquet file; rows count from 1."""
-    # without threads, which may abort a process that exits with an error
-    table = open_parquet(path, data).read(use_threads=False)
     columns = (column.to_pylist() for column in table.columns)
     rows = enumerate(([*row] for row in zip(*columns, strict=True)), start=1)
     return _typed_table(path, [(0, list(table.column_names)), *rows], 0, options, [])
@@ -349,43 +342,6 @@ def cell_text(value: object) -> str:
     if isinstance(value, float):  # repr is the shortest text that parses to the same number
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
     return str(value).strip()
-
-
-def header_table(path: Path, names: list[str]) -> Table:
-    """A table of names, without rows."""
-    return Table(path, names, [[] for _ in names], [], "row")
-
-
-def batch_table(
-    path: Path, batch: RecordBatch, first_row: int, reading: ReadOptions, numeric: Collection[str]
-) -> Table:
-    """The columns of a batch as text cells; rows count from `first_row` + 1.
-
-    Columns of numbers that are `numeric` features have no cells, but their numbers.
-    """
-    import pyarrow as pa
-
-    names, typed = batch.schema.names, list(map(is_numeric, batch.schema.types))
-    numbers: dict[str, list[float | None]] = {}
-    columns: list[list[str]] = [[] for _ in names]
-    for j, column in enumerate(batch.columns):
-        if typed[j] and names[j] in numeric:  # to NumPy, where missing values are NaN
-            floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-            numbers[names[j]] = floats.tolist()
-        else:
-            texts = map(cell_text, column.to_pylist())
-            columns[j] = ["" if text.casefold() in reading.missing else text for text in texts]
-    of_numbers = [j for j, is_number in enumerate(typed) if is_number]
-    formats = detect_formats(columns, reading.decimal, reading.thousands, of_numbers, False)
-    lines = list(range(first_row + 1, first_row + batch.num_rows + 1))
-    return Table(path, names, columns, lines, "row", formats, reading=reading, parsed=numbers)
-
-
-def is_numeric(kind: DataType) -> bool:
-    """Whether a type of Arrow is that of integers, floating-point numbers or truth values."""
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 # --- all kinds --------------------------------------------------------------------------------
