@@ -4,7 +4,7 @@ The paper's nine sets and first splits: each model is fitted to the 80 % and exp
 (`explain` with n = 8). Of each split:
 
 - *rmse*: that of `predict`;
-- *out_of_fold_rmse*: the root mean square of `anchor_errors_`, the out-of-fold errors of the known
+- *out_of_fold_rmse*: the root mean square of `anchor_residuals_`, the out-of-fold errors of the known
   cases;
 - *spread*: the standard deviation of the estimates from the eight cases (divisor 8 − 1), as the
   root mean square over test rows, divided by *out_of_fold_rmse*;
@@ -64,7 +64,7 @@ def measure(model, X, y):
         table[name].to_numpy().reshape(len(X), N_CASES + 1) for name in ("estimate", "weight")
     )
     cases, shares = estimates[:, :N_CASES], weights[:, :N_CASES]
-    out_of_fold = float(np.sqrt(np.mean(model.anchor_errors_**2)))
+    out_of_fold = float(np.sqrt(np.mean(model.anchor_residuals_**2)))
     spread = np.sqrt(np.mean(cases.var(axis=1, ddof=1)))
     of_cases = np.average(cases, axis=1, weights=shares)
     error = rmse(predicted, y)

@@ -72,7 +72,7 @@ def fit(model, X, y, seed):
     if model == "blend":
         return AutoTwinRegressor(members=MEMBERS, random_state=seed).fit(X, y)
     twin = TwinRegressor(random_state=seed)
-    return cross_conformal(twin, X, y, cv=5, random_state=seed).store_in()
+    return cross_conformal(twin, X, y, cv=5, random_state=seed)
 
 
 def measure(dataset, model, seed):

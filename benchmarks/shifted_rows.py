@@ -45,7 +45,7 @@ def measure(dataset, held_out, seed):
     X, y = X.iloc[chosen].reset_index(drop=True), y.to_numpy()[chosen]
     train, test = held_out_rows(held_out, X, y, rng)
     twin = TwinRegressor(random_state=seed)
-    fitted = cross_conformal(twin, X.iloc[train], y[train], cv=5, random_state=0).store_in()
+    fitted = cross_conformal(twin, X.iloc[train], y[train], cv=5, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)
         low, high = fitted.predict_interval(X.iloc[test], CONFIDENCE).T

@@ -61,7 +61,7 @@ def forest() -> Any:
 def calibrated() -> Any:
     frame = table(40)
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0), random_state=0)
-    return cross_conformal(twin, frame, target(frame), cv=3, random_state=0).store_in()
+    return cross_conformal(twin, frame, target(frame), cv=3, random_state=0)
 
 
 def partitioned(frame: pd.DataFrame) -> Any:

@@ -64,7 +64,7 @@ display = PredictionIntervalDisplay.from_estimator(
 # can be saved with `twinned.save`.
 
 # %%
-twin = calibrated.store_in()
+twin = calibrated
 print(twin.predict_interval(X_new[:2], confidence=0.9).round(3))
 
 # %% [markdown]

@@ -21,7 +21,7 @@ X = X.iloc[:, :3].assign(material=pd.Categorical(["wood", "brick"] * 30))
 @pytest.fixture(scope="module")
 def twin():
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
-    return cross_conformal(twin, X, y, cv=5).store_in()
+    return cross_conformal(twin, X, y, cv=5)
 
 
 @contextmanager

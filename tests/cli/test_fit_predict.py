@@ -825,4 +825,4 @@ def test_the_check_keeps_the_local_weights_of_the_fit(tmp_path, monkeypatch):
         models.append(load(path))
     first, second = models
     assert first.local_power_ == second.local_power_ > 0
-    np.testing.assert_array_equal(first.anchor_errors_, second.anchor_errors_)
+    np.testing.assert_array_equal(first.anchor_residuals_, second.anchor_residuals_)

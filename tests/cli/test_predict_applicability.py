@@ -36,7 +36,7 @@ def test_one_definition_of_outside(tmp_path):
     rng = np.random.RandomState(0)
     X = pd.DataFrame(rng.uniform(size=(60, 2)), columns=["a", "b"]).assign(c=["u", "v", "w"] * 20)
     X["c"] = X["c"].astype("category")
-    twin = cross_conformal(TwinRegressor(Ridge()), X, X["a"] + X["b"], cv=3).store_in()
+    twin = cross_conformal(TwinRegressor(Ridge()), X, X["a"] + X["b"], cv=3)
     twinned.save(twin, tmp_path / "model.twin")
     # beyond the range of b, but not by much; far beyond that of a; a new category
     new = X[:9].assign(b=[1.0001, *X["b"][1:9]], a=[*X["a"][:8], 9.0], c=["u"] * 7 + ["new", "u"])

@@ -134,7 +134,7 @@ def test_a_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatc
     if name == "blend":
         twin = clone(MODELS[name]).fit(X, y)
     else:
-        twin = cross_conformal(clone(MODELS[name]), X, y, cv=2).store_in()
+        twin = cross_conformal(clone(MODELS[name]), X, y, cv=2)
     monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)  # it was learned before
     twinned.save(twin, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
@@ -158,7 +158,7 @@ def animals():
 def fit_groups(name, X, y, groups):
     if name == "blend":
         return clone(MODELS[name]).fit(X, y, groups=groups)
-    return cross_conformal(TwinRegressor(Ridge()), X, y, groups=groups, cv=3).store_in()
+    return cross_conformal(TwinRegressor(Ridge()), X, y, groups=groups, cv=3)
 
 
 @pytest.mark.parametrize("name", ["twin", "blend"])

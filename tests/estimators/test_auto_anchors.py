@@ -146,6 +146,6 @@ def test_a_neural_twin_chooses_its_anchors(curved):
     )
     assert error < 0.98 * error_of_all
     assert auto.predict_anchors(X[:2])[0].shape == (2, auto.n_nearest_anchors_)
-    assert auto.anchor_errors_ is None
+    assert auto.anchor_residuals_ is None
     noise = np.random.RandomState(2).normal(size=150)
     assert clone(auto).fit(X, noise).n_nearest_anchors_ is None

@@ -298,7 +298,7 @@ def test_members_are_selected_with_their_own_offsets(blend):
 def test_cross_conformal_of_a_twin_with_batches():
     X, y, batch, _ = make_table(160)
     twin = TwinRegressor(TREES, random_state=0)
-    twin = cross_conformal(twin, X[:120], y[:120], batch=batch[:120], cv=4).store_in()
+    twin = cross_conformal(twin, X[:120], y[:120], batch=batch[:120], cv=4)
     low, high = twin.predict_interval(X[120:], batch=batch[120:]).T
     assert 0.7 < np.mean((low <= y[120:]) & (y[120:] <= high)) <= 1.0
     assert np.mean(high - low) < 2.5

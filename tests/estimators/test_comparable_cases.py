@@ -101,7 +101,7 @@ def test_the_mean_after_a_logarithm_is_that_of_y(cv):
     _, logarithms = model.regressor_.predict_anchors(new)
     np.testing.assert_allclose(model.predict(new), np.exp(logarithms).mean(axis=1))
     if cv is not None:  # Duan's smearing estimate
-        errors = model.regressor_.anchor_errors_
+        errors = model.regressor_.anchor_residuals_
         smeared = np.exp(model.regressor_.predict(new)) * np.exp(errors).mean()
         np.testing.assert_allclose(model.predict(new), smeared)
     mean, std = model.predict(new, return_std=True)

@@ -57,11 +57,11 @@ def test_errors_are_those_of_held_out_rows(series, blend):
     np.testing.assert_array_equal(np.isnan(predicted), ~HELD_OUT)
     np.testing.assert_array_equal(table["prediction"], predicted[HELD_OUT])
     # all rows are anchors; those that are not held out have the mean error
-    assert len(blend.anchor_errors_) == N
-    assert np.abs(blend.anchor_errors_[~HELD_OUT]).max() < 1e-12
+    assert len(blend.anchor_residuals_) == N
+    assert np.abs(blend.anchor_residuals_[~HELD_OUT]).max() < 1e-12
     weighted = table[blend.member_names_].to_numpy() @ blend.member_weights_
     errors = y[HELD_OUT] - weighted
-    np.testing.assert_allclose(blend.anchor_errors_[HELD_OUT], errors - errors.mean())
+    np.testing.assert_allclose(blend.anchor_residuals_[HELD_OUT], errors - errors.mean())
     np.testing.assert_allclose(
         blend.predict_anchors(series[0][:3])[1].mean(axis=1), blend.predict(series[0][:3])
     )
@@ -179,14 +179,14 @@ def test_twin_with_forward_chained_folds(series):
         )
         errors[held_out] = y[held_out] - alone.predict(X[held_out])
     errors[HELD_OUT] -= errors[HELD_OUT].mean()
-    np.testing.assert_allclose(twin.anchor_errors_, errors, atol=1e-8)
+    np.testing.assert_allclose(twin.anchor_residuals_, errors, atol=1e-8)
 
 
 def test_local_errors_are_those_of_training_rows(series):
     X, y = series
     blend = AutoTwinRegressor(members=[MEMBERS[0]], cv=FORWARD, random_state=0).fit(X, y)
     local = twinned.fitted.twin.LocalErrors(
-        blend.fitted_.anchors, np.asarray(blend.anchor_errors_), blend.folds_
+        blend.fitted_.anchors, np.asarray(blend.anchor_residuals_), blend.folds_
     )
     shares = local.shares(1.0, np.arange(N))
     for training, held_out in FORWARD.split(X):

@@ -135,7 +135,7 @@ def test_a_twin_has_the_weights_and_stores_intervals(tmp_path):
     rows = validate_training_rows(clone(twin), X, y, y_std=y_std, multi_output=False)
     weighted = clone(twin).fit(X, y, sample_weight=weigh_by_error(rows).weight)
     np.testing.assert_allclose(twin.predict(X), weighted.predict(X))
-    own = cross_conformal(twin, X, y, y_std=y_std, cv=5, random_state=0).store_in()
+    own = cross_conformal(twin, X, y, y_std=y_std, cv=5, random_state=0)
     assert (
         np.ptp(own.predict_interval(X, of="value"), axis=1)
         < np.ptp(own.predict_interval(X), axis=1)

@@ -71,7 +71,7 @@ def test_samples_of_a_raw_twin_have_a_multiple_of_its_spread(twin):
 def test_samples_have_the_calibrated_deviation_where_it_is_stored(twin, blend):
     std = blend.predict(X[NEW], return_std=True)[1]
     np.testing.assert_allclose(blend.sample(X[NEW], 20_000).std(axis=0), std, rtol=0.03)
-    calibrated = cross_conformal(twin, X[KNOWN], y[KNOWN], cv=3).store_in()
+    calibrated = cross_conformal(twin, X[KNOWN], y[KNOWN], cv=3)
     low, high = calibrated.predict_interval(X[NEW], 0.9).T
     stored = calibrated.calibration_
     expected = (high - low) / np.ptp(stored.ends(0.9)) * np.sqrt(np.mean(stored.scores**2))

@@ -86,7 +86,7 @@ def test_stored_intervals_are_saved_with_the_twin(tmp_path):
     training, new = X[:45], X[45:]
     tree = DecisionTreeRegressor(max_depth=5, random_state=0)
     crossed = cross_conformal(TwinRegressor(tree), training, y[:45], cv=5)
-    twin = crossed.store_in()
+    twin = crossed
     expected = crossed.predict_interval(new, 0.8)
     np.testing.assert_allclose(twin.predict_interval(new, 0.8), expected, rtol=1e-12)
     save(twin, tmp_path / "m.twin")
@@ -108,7 +108,7 @@ def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
     table = np.column_stack([X[:60, 0], codes])
     crossed = cross_conformal(twin(categorical_features=[1]), table, y[:60], cv=4)
     np.testing.assert_allclose(
-        crossed.store_in().predict_interval(table), crossed.predict_interval(table), rtol=1e-12
+        crossed.predict_interval(table), crossed.predict_interval(table), rtol=1e-12
     )
     assert crossed.final.intervals_["columns"].tolist() == [0]
 
@@ -127,7 +127,7 @@ def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
     ],
 )
 def test_invalid_stored_intervals_raise(change, tmp_path):
-    stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std").store_in()
+    stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std")
     stored.intervals_ |= change
     with pytest.raises(IntegrityError, match="cannot be saved: model/intervals_"):
         save(stored, tmp_path / "m.twin")
@@ -290,7 +290,7 @@ def test_the_learned_width_follows_the_noise_of_categories():
     values = frame["a"].to_numpy() + noise * draws.normal(size=300)
     crossed = cross_conformal(TwinRegressor(Ridge()), frame, values, cv=5, random_state=0)
     blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(frame, values)
-    for model in (crossed, crossed.store_in(), blend):
+    for model in (crossed, crossed, blend):
         widths = np.diff(model.predict_interval(frame, 0.8))[:, 0]
         assert widths[kind == "wild"].mean() > 4 * widths[kind == "calm"].mean()
 
@@ -300,7 +300,7 @@ def test_exponents_of_the_error_scale_are_the_likeliest():
     x = draws.uniform(size=(120, 1))
     z = x[:, 0] + (0.1 + x[:, 0]) * draws.normal(size=120)
     crossed = cross_conformal(TwinRegressor(Ridge()), x, z, cv=4, random_state=0)
-    scale = crossed.store_in().calibration_.scale
+    scale = crossed.calibration_.scale
     errors, scores = crossed.out_of_fold()
     totals = {}
     for exponents in EXPONENTS["learned"]:
@@ -439,7 +439,7 @@ class TestPeers:
 
 
 def stored_twin(**changes):
-    return cross_conformal(twin(**changes), X[FIT], y[FIT], cv=2, width="std").store_in()
+    return cross_conformal(twin(**changes), X[FIT], y[FIT], cv=2, width="std")
 
 
 def test_stored_intervals_do_not_depend_on_how_estimators_are_printed():
@@ -485,7 +485,7 @@ def test_the_learned_metric_of_neighbor_features_is_stored(rng, tmp_path):
     y = np.sin(3 * X[:, 0])
     twin = TwinRegressor(Ridge())
     learned = cross_conformal(twin, X, y, cv=3, metric="learned")
-    stored = learned.store_in()
+    stored = learned
     np.testing.assert_allclose(stored.predict_interval(X), learned.predict_interval(X))
     path = tmp_path / "stored.twin"
     save(stored, path)

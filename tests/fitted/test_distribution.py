@@ -28,7 +28,7 @@ Y = 2 + X[:, 0] + rng.normal(scale=0.2, size=80)
 @pytest.fixture(scope="module")
 def twin():
     model = TwinRegressor(Ridge(), random_state=0)
-    return cross_conformal(model, X[:60], Y[:60], cv=5, random_state=0).store_in()
+    return cross_conformal(model, X[:60], Y[:60], cv=5, random_state=0)
 
 
 def draw(seed, n, decimals):

@@ -71,7 +71,7 @@ def calibrated():
 
 def test_rows_outside_are_marked(calibrated):
     X, _, crossed = calibrated
-    twin = crossed.store_in()
+    twin = crossed
     assert not outside(twin, X).any()
     rows = X[:3].assign(a=[0.5, 2.0, np.nan])
     assert outside(twin, rows).tolist() == [False, True, False]
@@ -80,7 +80,7 @@ def test_rows_outside_are_marked(calibrated):
 def test_many_rows_outside_give_a_warning(calibrated):
     X, y, crossed = calibrated
     fitted = TwinRegressor(LinearRegression()).fit(X[:40], y[:40])
-    for model in (crossed, crossed.store_in(), conformal(fitted, X[40:], y[40:])):
+    for model in (crossed, crossed, conformal(fitted, X[40:], y[40:])):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.predict_interval(X)
@@ -93,7 +93,7 @@ def test_rows_between_the_training_rows_are_found_by_their_distance():
     X = rng.uniform(size=(60, 2))
     X[::2] += 10  # two groups
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=4, random_state=0))
-    twin = cross_conformal(twin, X, X.sum(axis=1), cv=3).store_in()
+    twin = cross_conformal(twin, X, X.sum(axis=1), cv=3)
     between = np.full((5, 2), 5.0)
     assert outside(twin, between).all()
     with pytest.warns(ShiftWarning, match="5 of 5 rows lie outside of the training rows\\. There"):
@@ -102,7 +102,7 @@ def test_rows_between_the_training_rows_are_found_by_their_distance():
 
 def test_a_new_category_is_outside_and_warned_of(calibrated):
     X, _, crossed = calibrated
-    twin = crossed.store_in()
+    twin = crossed
     rows = X.assign(kind=["w", *X["kind"][1:]])
     assert outside(twin, rows).tolist() == [True] + 79 * [False]
     with pytest.warns(ShiftWarning, match=r"1 of 80 .*'kind'\); 1 of them have a category that no"):

@@ -57,7 +57,7 @@ def calibrated():
     X = pd.DataFrame(rng.uniform(size=(1000, 2)), columns=["a", "b"])
     y = X["a"] + X["a"] ** 2 * rng.normal(scale=0.5, size=1000)
     twin = TwinRegressor(LinearRegression(), pairs=4, random_state=0)
-    return cross_conformal(twin, X, y, cv=5, width="constant").store_in()
+    return cross_conformal(twin, X, y, cv=5, width="constant")
 
 
 def coverage(ends, y):

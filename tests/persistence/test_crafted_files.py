@@ -301,7 +301,7 @@ def test_pipeline_that_overflows(data, saved, tmp_path):
 @pytest.fixture(scope="module")
 def twin_bytes(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("twin") / "model.twin"
-    twinned.save(twinned.cross_conformal(TwinRegressor(Ridge()), *data, cv=2).store_in(), path)
+    twinned.save(twinned.cross_conformal(TwinRegressor(Ridge()), *data, cv=2), path)
     return path.read_bytes()
 
 

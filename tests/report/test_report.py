@@ -150,7 +150,7 @@ def test_comparables_add_up(table, log_target):
         assert query["comparables_estimate"] == pytest.approx(alone)
         assert sum(case["count"] for case in (*cases, others)) == (fold != fold[row]).sum()
         gaps = [apply(case["estimate"]) - apply(predicted[row]) for case in cases]
-        errors = diagnosis.twin.anchor_errors_[[case["anchor"] for case in cases]]
+        errors = diagnosis.twin.anchor_residuals_[[case["anchor"] for case in cases]]
         np.testing.assert_allclose(np.diff(gaps), np.diff(errors), atol=1e-9)
         for case in cases:
             assert fold[case["anchor"]] != fold[row]

@@ -194,7 +194,7 @@ def test_new_levels_of_an_ordered_category_are_refused():
 
 def test_intervals_of_a_model_that_stores_them(client):
     tree = DecisionTreeRegressor(max_depth=6, random_state=0)
-    twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).store_in()
+    twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4)
     with_intervals = client_of(twin, "m")
     assert json_of(with_intervals.get("/about"))["intervals"]
     assert not json_of(client.get("/about"))["intervals"]

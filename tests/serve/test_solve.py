@@ -29,7 +29,7 @@ def client_of(model):
 
 @pytest.fixture(scope="module")
 def model():
-    return cross_conformal(TwinRegressor(Ridge(1e-3)), X, Y, cv=3, random_state=0).store_in()
+    return cross_conformal(TwinRegressor(Ridge(1e-3)), X, Y, cv=3, random_state=0)
 
 
 @pytest.fixture(scope="module")

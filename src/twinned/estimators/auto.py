@@ -435,9 +435,7 @@ class AutoTwinRegressor(BaseTwin):
         self.plan_ = [member.spec.entry for member in members]
         self.out_of_fold_prediction_ = nested
         self._leaderboard = leaderboard(members, predictions, known, weights.weights)
-        self.contribution_ = twin_contribution(
-            members, predictions, known, weights, seed % 2**16
-        )
+        self.contribution_ = twin_contribution(members, predictions, known, weights, seed % 2**16)
         if calibrate:
             with parallel_config("threading", n_jobs=self.n_jobs):
                 calibration = self._calibrate(fitted, nested, record)

@@ -169,7 +169,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Number of training pairs, mirror images included.
     feature_relevance_ : ndarray of shape (n_features_in_,)
         Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
-    anchor_errors_ : ndarray like `anchors_y_`, or None
+    anchor_residuals_ : ndarray like `anchors_y_`, or None
         Out-of-fold errors of the anchors, minus their mean; None without folds.
     local_power_ : float
         Power of `GPWeights` that weights the estimates where there are out-of-fold errors; 0 where

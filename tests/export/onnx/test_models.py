@@ -74,7 +74,7 @@ def test_the_mean_alone_needs_fewer_members(table, blend, tmp_path):
 def test_a_twin_with_stored_intervals(check, rows, width):
     X, y, new = rows
     twin = TwinRegressor(Ridge(), random_state=0).fit(X, y)
-    own = cross_conformal(twin, X, y, cv=3, width=width, random_state=0).store_in()
+    own = cross_conformal(twin, X, y, cv=3, width=width, random_state=0)
     found = check(own, new, confidence=0.8)
     intervals = np.column_stack([found["lower"], found["upper"]])
     np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
@@ -86,7 +86,7 @@ def test_intervals_include_known_errors_of_measurement(check, rows, width):
     y_std = np.linspace(0.1, 1.0, len(y))
     twin = TwinRegressor(Ridge(), random_state=0)
     crossed = cross_conformal(twin, X, y, y_std=y_std, cv=3, width=width, random_state=0)
-    found = check(own := crossed.store_in(), new, confidence=0.8)
+    found = check(own := crossed, new, confidence=0.8)
     intervals = np.column_stack([found["lower"], found["upper"]])
     np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
 
@@ -95,7 +95,7 @@ def test_a_learned_width_with_equally_near_rows(check, rng):
     X = rng.randint(3, size=(80, 3)) / 4  # 27 distinct rows
     y = X[:, 0] + rng.normal(size=80)
     twin = TwinRegressor(Ridge(), random_state=0).fit(X, y)
-    own = cross_conformal(twin, X, y, cv=3, width="learned", random_state=0).store_in()
+    own = cross_conformal(twin, X, y, cv=3, width="learned", random_state=0)
     queries = rng.randint(5, size=(300, 3)) / 8
     found = check(own, queries, confidence=0.8)
     intervals = np.column_stack([found["lower"], found["upper"]])

@@ -278,7 +278,7 @@ def _cross_validate(
         whole, transform = split_target(fitted)
         rows = np.concatenate([test for _, test in folds])
         # else it has those of the folds of its own fit, which do not hold out groups
-        if whole.anchor_errors_ is None or data.groups is not None:
+        if whole.anchor_residuals_ is None or data.groups is not None:
             whole.set_out_of_fold(fitted_scale)
             whole.local_power_ = 0.0
         if whole.fitted_.errors is not None and not whole.fitted_.is_local:  # as it predicts
