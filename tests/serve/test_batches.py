@@ -63,6 +63,8 @@ def test_predictions_know_the_batch(client, model):
     assert "warnings" not in result
     without = json_of(client.post("/predict", json={"rows": X.to_dict("records")}))
     np.testing.assert_allclose(without["prediction"], model.predict(X))
+    (warning,) = without["warnings"]
+    assert "predictions are those of the mean of all batches; a column 'lab' names" in warning
     unknown = [dict(row, lab="D") for row in rows]
     warned = json_of(client.post("/predict", json={"rows": unknown}))
     assert warned["warnings"][0].startswith("lab without known rows have the mean offset")
@@ -129,14 +131,14 @@ def test_bad_known_rows_get_one_sentence(client, model):
     first = known[0]
     of_first = {name: value for name, value in first.items() if name != "y"}
     cases = [
-        ([{**first, "y": "high"}], 422, "known row 1: 'y' must be a number, not 'high'."),
-        ([first, {**first, "lab": None}], 422, "known row 2: 'lab' has no value"),
-        ([of_first], 422, "known row 1 lacks 'y'; it must have 'a', 'b', 'lab', 'y'."),
+        ([{**first, "y": "high"}], 422, "known rows, row 1, column 'y': 'high' is text"),
+        ([first, {**first, "lab": None}], 422, "known rows, row 2, column 'lab' has no value"),
+        ([of_first], 422, "known rows has no column 'y' (known); its columns are 'a', 'b', 'lab'"),
         ([first] * 11, 413, "there are too many known rows; send at most 10."),
-        ("D", 422, 'the body must be an object with a list "known"'),
+        ("D", 422, "'known': input should be a valid list, not 'D'"),
     ]
     if isinstance(model, LogTargetRegressor):
-        cases.append(([{**first, "y": -1}], 422, "the logarithm of 'y' needs positive values"))
+        cases.append(([{**first, "y": -1}], 422, "column 'y' must be a positive number"))
     for value, status, message in cases:
         for url in ("/predict", "/explain"):
             response = client.post(url, json={"rows": rows, "known": value})
@@ -157,7 +159,7 @@ def test_only_a_model_with_batches_takes_known_rows(client):
     assert json_of(other.get("/about"))["known_rows"] == 0
     rows = X[:1].to_dict("records")
     response = other.post("/predict", json={"rows": rows, "known": [{**rows[0], "y": 1}]})
-    assert response.json()["error"] == "'known' is unknown; use 'confidence', 'rows'."
+    assert response.json()["error"] == "known rows need a model that was fitted with batches."
 
 
 def test_exports_refuse_batches(model, tmp_path):
