@@ -9,7 +9,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
-from twinned.fitted.conformal import fit_clone
 
 import twinned
 from twinned import (
@@ -22,6 +21,7 @@ from twinned import (
     cross_conformal,
     measure_applicability,
 )
+from twinned.estimators.conformal import fit_clone
 from twinned.exceptions import ShiftWarning
 from twinned.rows.schema import TableSchema
 

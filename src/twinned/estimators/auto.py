@@ -558,7 +558,7 @@ class AutoTwinRegressor(BaseTwin):
         return self._record
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
+        state = dict(super().__getstate__())
         state.pop("_record", None)  # a saved model has none
         return state
 
