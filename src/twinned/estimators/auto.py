@@ -24,7 +24,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.rows import BlendRows, blend_rows, warn_of_unknown_features
+from twinned.estimators.blending.rows import BlendRows, blend_rows
 from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
@@ -271,8 +271,6 @@ class AutoTwinRegressor(BaseTwin):
         """Fit the blend of a single target to validated rows; `start` is when the fit began."""
         data = weigh_by_error(remove_offsets(data, self.shrinks_offsets))
         rows = blend_rows(data, self.cv, self.effort, seed)
-        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-        warn_of_unknown_features(rows.rows.take(rows.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), rows.rows, seed, start)
             self._set_blend(FitRecord(members, rows, seed))

@@ -9,7 +9,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
@@ -18,8 +17,6 @@ from twinned.estimators.base import BaseTwin
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
     MemoryLimitError,
-    UnsuitableDataError,
-    UnusedFeatureWarning,
     ignore_table_warnings,
 )
 from twinned.fitted.twin import LocalErrors
@@ -48,7 +45,7 @@ from twinned.models.sklearn import (
     supports_blocks,
     target_unit,
 )
-from twinned.models.wide_tables import choose_pair_columns, important_features
+from twinned.models.wide_tables import important_features
 from twinned.pairing.anchors import (
     N_NEAREST,
     as_anchor_strategy,
@@ -84,9 +81,6 @@ _N_FOLDS = 5
 _FOLD_PAIR_SHARE = 0.4  # of the training pairs of the default estimator, in each fold
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
-# A difference that fewer pairs know is not used: boosting cannot bin a column without any known
-# value, and finds its bins by a sample of the pairs. It is that of a feature known in 1 % of rows.
-_MIN_KNOWN_SHARE = 1e-4
 
 
 @dataclass(eq=False, repr=False)
@@ -339,12 +333,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             validation = None if given is None else (given, anchors)
         elif (fraction := early_stopping_fraction(base, len(pairs.first))) is not None:
             pairs, validation = builder.hold_out_rows(pairs, fraction)
-        if np.isnan(data.matrix).any() and not callable(self.pair_features):
-            builder = self._drop_unknown_features(builder, pairs)
         fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
-        if self.estimator is None and data.schema.n_features > MAX_FEATURES:
-            training = choose_pair_columns(base, training, self._features, self.n_jobs)
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
@@ -429,30 +419,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if self.estimator is None:
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
-
-    def _drop_unknown_features(
-        self, builder: TrainingPairBuilder, pairs: Pairs
-    ) -> TrainingPairBuilder:
-        """The builder without features that the training pairs hardly know."""
-        data, selected = builder.data, self.selected_features_
-        known = known_features(data.matrix, pairs)[selected]
-        if known.all():
-            return builder
-        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
-        unknown = [names[j] for j in selected[~known]]
-        if not known.any():
-            raise UnsuitableDataError(
-                f"X has no feature with enough known values: the {len(pairs.first):,} training "
-                f"pairs hardly know {unknown}. Impute them first (sklearn.impute.SimpleImputer)."
-            )
-        warnings.warn(
-            f"Features with too few known values in the training rows are not used: {unknown}.",
-            UnusedFeatureWarning,
-            stacklevel=4,
-        )
-        self.selected_features_ = selected = selected[known]
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype, selected)
-        return replace(builder, features=self._features)
 
     def _pair_strategy(
         self, n_rows: int, max_pairs: int, pair_share: float
@@ -602,14 +568,3 @@ class TrainingPairBuilder:
             y=y,
             groups=self.data.groups,
         )
-
-
-def known_features(matrix: Floats, pairs: Pairs) -> NDArray[np.bool_]:
-    """(feature,): whether enough pairs have known values of two different rows."""
-    pairs = pairs.take(pairs.first != pairs.second)
-    known = ~np.isnan(matrix)
-    n_known = np.array(
-        [np.count_nonzero(column[pairs.first] & column[pairs.second]) for column in known.T]
-    )
-    enough: NDArray[np.bool_] = n_known >= max(1.0, _MIN_KNOWN_SHARE * len(pairs.first))
-    return enough | known.all(axis=0)
