@@ -19,10 +19,10 @@ from twinned import (
 )
 from twinned.export import thin, to_c, to_onnx
 from twinned.models.neural import fitting
-from twinned.models.neural.difference_model import TrainedNetworks, anchor_differences
+from twinned.models.neural.inference import TrainedNetworks, anchor_differences
 from twinned.models.neural.network import pad_to
 from twinned.models.neural.problem import build_problem
-from twinned.models.neural.training import EnsembleMember
+from twinned.models.neural.training_run import EnsembleMember
 from twinned.pairing.anchors import N_NEAREST, clearly_lowest
 
 FOLDS = KFold(4, shuffle=True, random_state=0)

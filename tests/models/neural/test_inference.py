@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
-from twinned.models.neural.difference_model import (
+from twinned.models.neural.inference import (
     BlockLimits,
     TrainedNetworks,
     anchor_differences,
