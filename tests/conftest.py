@@ -131,7 +131,7 @@ def quick_checks(is_quick):
     with pytest.MonkeyPatch.context() as patch:
         if is_quick:
             patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
-            patch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
+            patch.setattr("twinned.diagnostics.group_checks._QUICK", ["ridge"])
         yield
 
 

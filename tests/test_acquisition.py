@@ -72,7 +72,8 @@ def test_a_batch_is_the_greedy_choice(seed):
 @pytest.mark.parametrize("maximize", [True, False])
 def test_one_row_has_the_largest_expected_improvement(twin, maximize):
     sign = 1 if maximize else -1
-    mean, std = twin.predict_error(X[POOL])
+    prediction = twin.predict_distribution(X[POOL])
+    mean, std = prediction.mean, prediction.error_std
     best = sign * (sign * y[KNOWN]).max()
     score = log_expected_improvement(sign * mean, std, sign * best)
     found = query(twin, X[POOL], strategy="improvement", maximize=maximize)
@@ -159,7 +160,8 @@ def test_rows_of_a_batch_have_its_predictions_and_known_values(twin_of_batches, 
     """Predictions near the added rows are corrected, and the best known value is in the batch."""
     sign = 1 if maximize else -1
     pool = np.random.RandomState(1).uniform(size=(200, 2))
-    mean, std = twin_of_batches.predict_error(pool, "d")
+    prediction = twin_of_batches.predict_distribution(pool, batch="d")
+    mean, std = prediction.mean, prediction.error_std
     offset = 50.5 - twin_of_batches.anchors_y_[-3]  # of the first row that was added
     best = sign * (sign * (twin_of_batches.anchors_y_ + offset)).max()
     score = log_expected_improvement(sign * mean, std, sign * best)

@@ -9,6 +9,7 @@ from twinned.datasets import load, make_rcl, make_tf, make_wsb
 from twinned.diagnostics import check_data
 from twinned.diagnostics.data_checks import check_counters, check_leaks
 from twinned.diagnostics.findings import CheckedTable
+from twinned.diagnostics.group_checks import check_batches
 
 FAULTS = {"TW101", "TW102", "TW104", "TW105", "TW201", "TW202", "TW305"}
 
@@ -57,7 +58,7 @@ QUICK = {"diabetes", "friedman1", "mixed", "designed"}  # the others are slow te
 def _few_trees(monkeypatch, request):
     if "slow" not in request.keywords:
         monkeypatch.setattr("twinned.diagnostics.findings._N_TREES", 8)
-        monkeypatch.setattr("twinned.diagnostics.row_checks._QUICK", ["ridge"])
+        monkeypatch.setattr("twinned.diagnostics.group_checks._QUICK", ["ridge"])
 
 
 @pytest.fixture(
@@ -119,17 +120,14 @@ def test_groups_with_nearly_equal_features(table, rng):
     assert codes(*shuffled(near, values, rng)) & FAULTS == {"TW104"}
 
 
-def test_batches_in_the_order_of_the_table(table, rng):
-    X, y = shuffled(*table, rng)
-    batch = np.arange(len(y)) // 12
-    assert codes(X, y + 1.2 * y.std() * rng.normal(size=30)[batch]) & FAULTS == {"TW104"}
-
-
 def test_number_of_a_sample_among_the_features(table, rng):
     X, y = table
     sample = rng.randint(0, 40, len(y))
     values = y + 1.2 * y.std() * rng.normal(size=40)[sample]
-    assert codes(X.assign(sample=sample), values) & FAULTS == {"TW104"}
+    encoded = CheckedTable.encode(X.assign(sample=sample), values)
+    (finding,) = (finding for finding in check_batches(encoded) if finding.code == "TW107")
+    assert finding.numbers["column"] == "sample"
+    assert "--group 'sample'" in finding.advice
 
 
 @pytest.mark.parametrize("kind", ["other unit", "monotone", "noisy", "rounded"])

@@ -26,12 +26,8 @@ from twinned.diagnostics.findings import (
     list_names,
     quick_predictions,
 )
-from twinned.diagnostics.row_checks import (
-    check_batches,
-    check_duplicates,
-    check_groups,
-    check_replicates,
-)
+from twinned.diagnostics.group_checks import check_batches, check_groups
+from twinned.diagnostics.row_checks import check_duplicates, check_replicates
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
 from twinned.fitted.target import TargetTransform

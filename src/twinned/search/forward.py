@@ -1,8 +1,7 @@
-"""A fitted model as a function of rows, with the known rows that it was fitted to."""
+"""A fitted model as a function of encoded rows, with the known rows that it was fitted to."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -12,12 +11,10 @@ import pandas as pd
 from scipy.spatial.distance import cdist
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.estimators.target import split_target
-from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.conformal import Calibrated, CrossCalibrated
-from twinned.fitted.sampling import MetricProcess
+from twinned.estimators.methods import TwinMethods
+from twinned.fitted.prediction import Prediction
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import in_batches
 from twinned.rows.schema import NUMERIC, Floats, Indices
 from twinned.rows.validation import target_names
 
@@ -25,99 +22,123 @@ from twinned.rows.validation import target_names
 _MULTIPLE = 16
 
 
-def require_twin(model: Any) -> BaseTwin:
-    """Return the fitted twin of a model, which may be semi-supervised; others are refused."""
-    if not isinstance(model, BaseTwin | SemiSupervisedTwinRegressor):
+def require_twin(model: Any) -> TwinMethods:
+    """Return a fitted twin; other models are refused."""
+    if not isinstance(model, TwinMethods):
         raise TypeError(f"model must be a twin, not {model!r}.")
     check_is_fitted(model)
-    return model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
+    return model
+
+
+def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: Any) -> Prediction:
+    """Return the predictive distribution of encoded rows (row, feature) in a batch."""
+    return fitted.predict(in_batches(fitted, fitted.queries(rows), batch))
+
+
+def known_values(fitted: FittedTwin, batch: Any) -> Floats:
+    """Return the known values (anchor, output) in units of y, as they would be in a batch."""
+    y = fitted.anchors.targets
+    if fitted.batches is not None:
+        codes = np.array([-1]) if batch is None else fitted.batches.codes(batch, 1)
+        y = y + fitted.batches.of_rows(codes)[0]
+    return fitted.target.invert_known(y)
 
 
 class ForwardModel:
-    """A fitted model, and the twins of its targets, or the one of all outputs.
+    """A fitted twin, and the fitted state of each target, or the one of all outputs.
 
     Rows are (row, feature) arrays with categories as codes; `known` are the known ones.
     """
 
     def __init__(self, model: Any, batch: str | None) -> None:
-        if isinstance(model, CrossCalibrated) and isinstance(model.model, BaseTwin):
-            model = model.store_in(copy.copy(model.model))  # which knows batches
-        is_calibrated = isinstance(model, Calibrated | CrossCalibrated)
-        inner, self.target = split_target(model.model if is_calibrated else model)
-        twin = require_twin(inner)
-        if inner is not twin:
-            model = twin
-        self.model, self.twin, self.twins = model, twin, twin.targets_ or [twin]
-        self.fitted = [each.fitted_ for each in self.twins]
-        self.options = {} if batch is None else {"batch": batch}
-        self.schema, self.names = twin.schema_, twin.feature_labels()
-        self.known = self.twins[0].anchors_X_
-        self.has_intervals = is_calibrated or self.twins[0].calibration_ is not None
-        self.known_y: list[Floats] = []  # of each twin, (row, output) values as in the batch
-        for each, fitted in zip(self.twins, self.fitted, strict=True):
-            offset = each.offsets_of(batch, 1)[0]  # None without batches
-            y = fitted.anchors.targets + (0.0 if offset is None else offset)
-            self.known_y.append(self.target.invert_known(y))
-        names = twin.target_names_ if twin.targets_ else target_names(twin.anchors_y_)
+        self.twin = require_twin(model)
+        self.batch = batch
+        targets = self.twin.targets_ or [self.twin]
+        self.fitted: list[FittedTwin] = [target.fitted_ for target in targets]
+        self.schema = self.fitted[0].schema
+        self.names = self.twin.feature_labels()
+        self.known = self.fitted[0].anchors.X
+        self.anchor_labels = self.fitted[0].anchors.labels
+        self.has_intervals = self.fitted[0].calibration is not None
+        self.known_y = [known_values(fitted, batch) for fitted in self.fitted]
+        names = target_names(self.fitted[0].anchors.y)
+        if self.twin.targets_:
+            names = self.twin.target_names_
         self.target_names = [str(name) for name in names] or ["y"]
 
     def table(self, rows: Floats) -> pd.DataFrame:
         """Rows as a table, with the names of categories."""
         columns: dict[str, Any] = {}
         for j, name in enumerate(self.names):
-            columns[name], levels = rows[:, j], np.array([*self.schema.categories[j], None], object)
+            columns[name] = rows[:, j]
             if self.schema.kinds[j] != NUMERIC:
+                levels = np.array([*self.schema.categories[j], None], dtype=object)
                 columns[name] = levels[np.nan_to_num(rows[:, j], nan=-1).astype(int)]
         return pd.DataFrame(columns)
 
-    def as_fitted(self, X: pd.DataFrame) -> Any:
-        """A table, or an array for a model that was fitted to one."""
-        return X if "feature_names_in_" in vars(self.twin) else X.to_numpy()
+    def encode(self, X: pd.DataFrame) -> Floats:
+        """(row, feature): a table with the names of the features, encoded."""
+        twin = self.twin.targets_[0] if self.twin.targets_ else self.twin
+        return twin.validate_queries(
+            X if "feature_names_in_" in vars(twin) else X.to_numpy()
+        ).matrix
 
-    def _call(self, method: Callable[..., Floats], rows: Floats, *arguments: Any) -> Floats:
-        """(row, output, …): the result of a method of the model."""
+    def _of_predictions(self, rows: Floats, result: Callable[[Prediction], Floats]) -> Floats:
+        """(row, output, …): a result of the predictive distributions."""
         n_rows = _MULTIPLE * -(-len(rows) // _MULTIPLE)
-        X = self.table(np.resize(rows, (n_rows, rows.shape[1])))
-        with ignore_table_warnings():
-            result = method(self.as_fitted(X), *arguments, **self.options)[: len(rows)]
-        return result.reshape(len(rows), len(self.target_names), -1)
+        padded = np.resize(rows, (n_rows, rows.shape[1]))
+        results = []
+        for fitted, known_y in zip(self.fitted, self.known_y, strict=True):
+            values = result(predict_in_batch(fitted, padded, self.batch))[: len(rows)]
+            results.append(values.reshape(len(rows), known_y.shape[1], -1))
+        return np.concatenate(results, axis=1)
 
     def predict(self, rows: Floats) -> Floats:
         """(row, output, 1): predictions."""
-        return self._call(self.model.predict, rows)
+        return self._of_predictions(rows, lambda prediction: prediction.mean)
 
     def predict_interval(self, rows: Floats, confidence: float) -> Floats:
         """(row, output, 2): ends of prediction intervals."""
-        return self._call(self.model.predict_interval, rows, confidence)
+        return self._of_predictions(rows, lambda prediction: prediction.interval(confidence))
 
     def probability(self, rows: Floats, low: float, high: float) -> Floats:
         """(row, output, 1): probability that a measurement is between two values."""
-        cdf = self.model.predict_cdf
-        ends = [float(y > 0) if np.isinf(y) else self._call(cdf, rows, y) for y in (low, high)]
-        return np.subtract(ends[1], ends[0])
+
+        def between(prediction: Prediction) -> Floats:
+            above = 1.0 if np.isinf(high) else prediction.cdf(high)
+            below = 0.0 if np.isinf(low) else prediction.cdf(low)
+            return np.asarray(above - below)
+
+        return self._of_predictions(rows, between)
 
     def rate(self, rows: Floats) -> tuple[Floats, Indices]:
         """(row,): scores and classes of the applicability domain, the worst of all targets."""
-        rates = [each.anchors.domain.rate(each.queries(rows)) for each in self.fitted]
+        rates = [fitted.anchors.domain.rate(fitted.queries(rows)) for fitted in self.fitted]
         scores, classes = zip(*rates, strict=True)
         return np.max(scores, axis=0), np.max(classes, axis=0)
 
     def distances(self, rows: Floats, others: Floats) -> Floats:
         """(row, other row): distances in the learned metric, root mean squares over targets."""
         squares = []
-        for each in self.fitted:
-            features = (each.queries(part).encode().features for part in (rows, others))
-            squares.append(cdist(*map(each.anchors.metric.transform, features), "sqeuclidean"))
+        for fitted in self.fitted:
+            scale = fitted.anchors.metric.transform
+            first = scale(fitted.queries(rows).encode().features)
+            second = scale(fitted.queries(others).encode().features)
+            squares.append(cdist(first, second, "sqeuclidean"))
         return np.sqrt(np.mean(squares, axis=0))
 
     @cached_property
     def _approximations(self) -> list[Callable[[Floats], Floats]]:
-        """Of each twin, the prediction of a process of its known rows."""
-        pairs = zip((each.anchors for each in self.fitted), self.known_y, strict=True)
-        return [MetricProcess(known.features, known.metric).regression(y) for known, y in pairs]
+        """Of each fitted state, the prediction of a process of its known rows."""
+        return [
+            fitted.process.regression(known_y)
+            for fitted, known_y in zip(self.fitted, self.known_y, strict=True)
+        ]
 
     def approximate(self, rows: Floats) -> Floats:
         """(row, output, 1): values near the predictions, which are quick to compute."""
-        each = zip(self._approximations, self.fitted, strict=True)
-        values = [predict(twin.queries(rows).encode().features) for predict, twin in each]
+        values = [
+            predict(fitted.queries(rows).encode().features)
+            for predict, fitted in zip(self._approximations, self.fitted, strict=True)
+        ]
         return np.concatenate(values, axis=1)[..., None]

@@ -14,7 +14,7 @@ Thompson sampling selects the best row of each sample.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,14 +24,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from twinned.estimators.pipelines import unwrap
-from twinned.fitted.sampling import JointPrediction, predict_error, predict_jointly
+from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
-from twinned.search.forward import require_twin
+from twinned.rows.validation import check_bool, check_choice, check_integer, check_real
+from twinned.search.forward import known_values, predict_in_batch, require_twin
 
 _N_SAMPLES = 2000  # by which the improvement of a batch is computed
 _MAX_CANDIDATES = 2000  # of which joint samples are drawn: those of the largest improvement
@@ -58,8 +58,8 @@ def query(
     Parameters
     ----------
     model : a fitted twin
-        `TwinRegressor`, `TwinNeuralRegressor`, `AutoTwinRegressor` or
-        `SemiSupervisedTwinRegressor`, or a pipeline that ends with one.
+        Any twin or blend of one target, also of a transformed one, or a pipeline that ends with
+        one. The improvement of a transformed target is that of the fitted values.
     X_pool : table or array of shape (n_pool, n_features)
         Rows without a label.
     n : int, default=1
@@ -105,54 +105,41 @@ def query(
     check_bool("maximize", maximize)
     last_step, transform = unwrap(model)
     twin = require_twin(last_step)
-    X_pool = transform(X_pool)
+    fitted = twin.fitted_
+    rows = twin.encode(transform(X_pool)).matrix
     n = check_integer("n", n)
-    if n > (n_pool := count_rows(X_pool)):
-        raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
-    queries = twin.encode(X_pool, batch=batch)
-    pending_queries = _take(queries, slice(0))
-    if pending is not None:
-        pending_queries = twin.encode(transform(pending), batch=batch)
-    anchors = twin.fitted_.anchors
-    measured = np.concatenate([anchors.measured_features, pending_queries.encode().features])
+    if n > len(rows):
+        raise ValueError(f"n={n} exceeds the {len(rows)} rows of the pool.")
+    pending_rows = rows[:0] if pending is None else twin.encode(transform(pending)).matrix
+    features = fitted.queries(rows).encode().features
+    pending_features = fitted.queries(pending_rows).encode().features
+    measured = np.concatenate([fitted.anchors.measured_features, pending_features])
     if strategy != UNCERTAINTY:
         sign = 1.0 if maximize else -1.0
-        best_y = _best_known(twin, sign, batch) if best is None else check_real("best", best)
-        rng = check_random_state(random_state)
-        is_new = _find_new(measured, queries.encode().features)
+        best_y = sign * np.max(sign * known_values(fitted, batch))
+        if best is not None:
+            best_y = check_real("best", best)
+        search = _Optimization(
+            fitted=fitted,
+            rows=rows,
+            pending_rows=pending_rows,
+            batch=batch,
+            sign=sign,
+            best=float(fitted.target.apply(np.array(best_y))),
+        )
+        is_new = _find_new(measured, features)
         with limit_threads(twin.n_jobs):
-            return _select_best(
-                twin, queries, pending_queries, is_new, n, strategy, sign, best_y, rng
-            )
+            return search.select(is_new, n, strategy, check_random_state(random_state))
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    score = twin.predict(X_pool, return_std=True, batch=batch)[1]
+    score = predict_in_batch(fitted, rows, batch).std
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
-        std = twin.anchors_y_.std(axis=0)
+        std = fitted.anchors.y.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
-    learned = anchors.metric if metric == LEARNED and power else None
-    return select_batch(score, queries.encode().features, measured, n, power, learned)
-
-
-def _take(queries, rows):
-    """Return some of the queries, with the offsets of their batches."""
-    matrix = queries.matrix[rows]
-    if queries.offset is None:
-        return replace(queries, matrix=matrix)
-    offset, offset_std = queries.offset[rows], queries.offset_std[rows]
-    return replace(queries, matrix=matrix, offset=offset, offset_std=offset_std)
-
-
-def _concatenate(first, second):
-    """Return two sets of queries as one, with the offsets of their batches."""
-    matrix = np.concatenate([first.matrix, second.matrix])
-    if first.offset is None:
-        return replace(first, matrix=matrix)
-    offset = np.concatenate([first.offset, second.offset])
-    offset_std = np.concatenate([first.offset_std, second.offset_std])
-    return replace(first, matrix=matrix, offset=offset, offset_std=offset_std)
+    learned = fitted.anchors.metric if metric == LEARNED and power else None
+    return select_batch(score, features, measured, n, power, learned)
 
 
 def select_batch(
@@ -190,38 +177,47 @@ def select_batch(
 # --- which rows to measure next to find the best value of y ---------------------------------------
 
 
-def _best_known(twin, sign, batch):
-    """Return the best known value, as it would be measured in a batch."""
-    offset, _ = twin.offsets_of(batch, 1)
-    return sign * np.max(sign * twin.anchors_y_) + (0.0 if offset is None else offset[0])
-
-
-def _select_best(twin, queries, pending, is_new, n, strategy, sign, best_y, rng):
-    """Return the n queries to measure next, in order; `is_new` (query,) are those to select from.
+@dataclass(frozen=True)
+class _Optimization:
+    """Rows of a pool among which the best is looked for, on the scale of the fitted target.
 
     `sign` is −1 where the smallest y is the best.
     """
-    if n > is_new.sum():
-        new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
-        raise ValueError(f"n={n} exceeds the {new}.")
-    mean, std = predict_error(twin.fitted_, queries, twin.calibration_)
-    score = log_expected_improvement(sign * mean, std, sign * best_y)
-    order = np.argsort(-score, kind="stable")
-    candidates = order[is_new[order]]
-    first = [] if len(pending) else [0]  # whose improvement is known exactly
-    if n == 1 and first and strategy == IMPROVEMENT:
-        return candidates[:1]
-    candidates = candidates[: max(n, _MAX_CANDIDATES)]
-    sampled = _concatenate(_take(queries, candidates), pending)
-    joint = predict_jointly(twin.fitted_, sampled, twin.calibration_)
-    joint = JointPrediction(sign * joint.mean, joint.std, joint.correlation)
-    samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
-    samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
-    if strategy == THOMPSON:
-        return candidates[best_of_samples(samples)]
-    # where no sample improves, candidates come in the order of their own expected improvement
-    reached = pending_samples.max(axis=1, initial=sign * best_y)
-    return candidates[improve_in_turn(samples, reached, n, first)]
+
+    fitted: FittedTwin
+    rows: Floats  # (row, feature), encoded
+    pending_rows: Floats
+    batch: str | None
+    sign: float
+    best: float  # the value to improve on
+
+    def select(
+        self, is_new: NDArray[np.bool_], n: int, strategy: str, rng: np.random.RandomState
+    ) -> Indices:
+        """Return the n rows to measure next, in order; `is_new` (row,) are those to select from."""
+        if n > is_new.sum():
+            new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
+            raise ValueError(f"n={n} exceeds the {new}.")
+        prediction = predict_in_batch(self.fitted, self.rows, self.batch)
+        mean, best = self.sign * prediction.location, self.sign * self.best
+        order = np.argsort(
+            -log_expected_improvement(mean, prediction.error_std, best), kind="stable"
+        )
+        candidates = order[is_new[order]]
+        first = [] if len(self.pending_rows) else [0]  # whose improvement is known exactly
+        if n == 1 and first and strategy == IMPROVEMENT:
+            return candidates[:1]
+        candidates = candidates[: max(n, _MAX_CANDIDATES)]
+        sampled_rows = np.concatenate([self.rows[candidates], self.pending_rows])
+        joint = predict_in_batch(self.fitted, sampled_rows, self.batch).joint
+        joint = joint._replace(mean=self.sign * joint.mean)
+        samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
+        samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
+        if strategy == THOMPSON:
+            return candidates[best_of_samples(samples)]
+        # where no sample improves, candidates come in the order of their expected improvement
+        reached = pending_samples.max(axis=1, initial=best)
+        return candidates[improve_in_turn(samples, reached, n, first)]
 
 
 def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:

@@ -113,7 +113,9 @@ def solve(
     n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")
-    goals = Goals(target, forward.target_names, [y for part in forward.known_y for y in part.T])
+    goals = Goals(
+        target, forward.target_names, [y for known_y in forward.known_y for y in known_y.T]
+    )
     origin = None if near is None else _encode_row(forward, near, "near")
     values = _fixed_values(forward, fixed, origin)
     space = _make_space(forward, values, bounds or {}, constraints or [])
@@ -163,7 +165,7 @@ def _encode_row(forward, row, argument):
     elif not is_table(row):
         row = pd.DataFrame(np.atleast_2d(np.asarray(row, dtype=object)), columns=names)
     with ignore_table_warnings():
-        encoded = forward.twins[0].encode(forward.as_fitted(row)).matrix
+        encoded = forward.encode(row)
     if len(encoded) != 1:
         raise ValueError(f"{argument} must be one row, not {len(encoded)}.")
     for j in forward.schema.categorical:
@@ -296,7 +298,7 @@ def _tabulate(forward, space, goals, origin, rows, is_reached, confidence):
         else:
             pairs = zip(inputs_before[name], inputs[name], strict=True)
             results[f"change of {name}"] = ["" if a == b else f"{a} → {b}" for a, b in pairs]
-    labels = forward.twins[0].anchor_labels_
+    labels = forward.anchor_labels
     results["anchor"] = nearest if labels is None else [labels[i] for i in nearest]
     predicted = forward.predict(rows)
     intervals = forward.predict_interval(rows, confidence) if forward.has_intervals else None
