@@ -78,7 +78,7 @@ def test_the_choice_is_kept_by_copies_files_exports_and_further_anchors(curved, 
     assert len(table) == near.n_nearest_anchors_
     np.testing.assert_allclose(table["weight"] @ table["estimate"], near.predict(X[:1])[0])
     to_onnx(near, tmp_path / "twin.onnx")
-    with pytest.raises(ValueError, match=r"NearestAnchors\(k="):
+    with pytest.raises(TypeError, match=r"NearestAnchors\(k="):
         to_c(near, tmp_path / "twin.h")
     assert len(thin(near, 3).anchors_X_) == 3
 

@@ -46,19 +46,10 @@ def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts
     """Write an ONNX file."""
     from twinned.export.onnx import DTYPES, runtime, to_onnx
 
-    check_choice("--dtype", options.dtype, DTYPES)
+    dtype = options.dtype or "float64"
+    check_choice("--dtype", dtype, DTYPES)
     model, outputs = _reduce(loaded.model, options), re.findall(r"[^\s,]+", options.outputs)
-    rounded, changes = runtime.rounded_features(model), runtime.changes_predictions(model)
-    dtype = options.dtype
-    if dtype == "auto":
-        dtype = "float64" if rounded or changes else "float32"
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
-    if rounded or changes:
-        verb, what = "move", "differences of rows across thresholds of trees"
-        if rounded:
-            verb, what = "round", f"digits that matter: {', '.join(rounded)}"
-        verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
-        print_message("note", f"float32 {verb} {what}.")
     difference = None
     if "mean" in outputs:
         try:
@@ -74,7 +65,7 @@ def _write_c(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
 
     if options.confidence is not None:
         raise ValueError("--confidence is for ONNX; intervals of C are those that a twin stores.")
-    if options.dtype != "auto":
+    if options.dtype is not None:
         raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
     report = to_c(_reduce(loaded.model, options), path, name=name)

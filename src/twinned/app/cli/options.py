@@ -726,8 +726,7 @@ class ExportOptions:
     member
         Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
     dtype
-        ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless that would
-        change predictions.
+        ONNX: type of the numeric inputs, float64 (the default) or float32.
     """
 
     model: SavedModel
@@ -736,7 +735,7 @@ class ExportOptions:
     confidence: Annotated[float | None, typer.Option(metavar="P")] = None
     anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
     member: Annotated[str | None, typer.Option(metavar="NAME")] = None
-    dtype: Annotated[str, typer.Option(metavar="TYPE")] = "auto"
+    dtype: Annotated[str | None, typer.Option(metavar="TYPE")] = None
     key_file: KeyFile = None
     as_json: AsJson = False
 
