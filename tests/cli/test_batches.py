@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import AutoTwinRegressor
-from twinned.app.cli import app, fit
+from twinned.app.cli import app, fitting
 
 MEMBERS = ["ridge", "gp_matern"]
 pytestmark = pytest.mark.usefixtures("quick_checks")
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     known.to_csv(folder / "known.csv", index=False)
     new.to_csv(folder / "new.csv", index=False)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "AutoTwinRegressor", quick_blend)
+        patch.setattr(fitting, "AutoTwinRegressor", quick_blend)
         result = run("fit", folder / "table.csv", "-t", "y", "-b", "lab", "-o", folder / "m.twin")
     (folder / "fit.txt").write_text(result.stdout)
     return folder
@@ -160,7 +160,7 @@ def test_wrong_options(folder):
 
 
 def test_factors_of_batches_are_offsets_of_the_logarithm(folder, monkeypatch):
-    monkeypatch.setattr(fit, "AutoTwinRegressor", quick_blend)
+    monkeypatch.setattr(fitting, "AutoTwinRegressor", quick_blend)
     table = laboratories()
     table["y"] = np.exp(table["y"] / 4)
     table[table["lab"] != "D"].to_csv(folder / "log.csv", index=False)
@@ -176,7 +176,7 @@ def test_factors_of_batches_are_offsets_of_the_logarithm(folder, monkeypatch):
 
 
 def test_advice_with_batches(folder, monkeypatch):
-    monkeypatch.setattr("twinned.app.cli.advise.AutoTwinRegressor", quick_blend)
+    monkeypatch.setattr("twinned.AutoTwinRegressor", quick_blend)
     report, model = folder / "advice.html", folder / "advised.twin"
     arguments = "advise", folder / "table.csv", "-t", "y", "--batch", "lab", "--budget", "60s"
     result = json.loads(run(*arguments, "--json", "-r", report, "-o", model).stdout)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import twinned
 from twinned import LogTargetRegressor, TwinRegressor
 from twinned.app.cli import app
-from twinned.app.cli.explain import ExplainedRow, format_grid, select_rows
+from twinned.app.cli.explanation import ExplainedRow, format_grid, select_rows
 from twinned.app.report.grid import MAX_FEATURES
 from twinned.app.tables.reader import read_table
 from twinned.fitted.explanation import OTHERS, ComparableCase, ComparableCases

@@ -696,7 +696,8 @@ def test_debug_works_with_each_command(call):
 
 
 def test_pairs_of_neighbors_are_bounded():
-    from twinned.app.cli.fit import NEIGHBOR_PARTNERS, FitOptions, make_twin
+    from twinned.app.cli.fit import FitOptions
+    from twinned.app.cli.fitting import NEIGHBOR_PARTNERS, make_twin
 
     def pairs(model, option):
         files = {"table": Path("t.csv"), "output": Path("m.twin")}

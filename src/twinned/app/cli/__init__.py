@@ -1,22 +1,29 @@
 """Command line `twinned`, with one module per command.
 
-`options` has the options and the help of the commands; the modules of the commands, which import
-heavy libraries, are imported when they are called, so that `--help` is fast.
+The module of a command has its options and its help, and imports heavy libraries when the command
+is called, so that `--help` is fast.
 """
 
 import os
 import sys
 import traceback
-import warnings
 from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
 from twinned._version import __version__
-from twinned.app.cli import messages, options
-from twinned.app.cli.options import KeyFile, SavedModel, flag_option
-from twinned.exceptions import MissingExtraError, UnknownCategoryWarning, require_extra
+from twinned.app.cli import messages
+from twinned.app.cli.advise import AdviseOptions, advise_command
+from twinned.app.cli.explain import ExplainOptions, explain_command
+from twinned.app.cli.export import ExportOptions, export_command
+from twinned.app.cli.fit import FitOptions, fit_command
+from twinned.app.cli.options import flag_option, make_command
+from twinned.app.cli.predict import PredictOptions, predict_command
+from twinned.app.cli.query import QueryOptions, query_command
+from twinned.app.cli.serve import serve_command
+from twinned.app.cli.solve import SolveOptions, solve_command
+from twinned.exceptions import MissingExtraError
 
 
 class _CommandGroup(TyperGroup):
@@ -84,38 +91,18 @@ def _twinned(
     """
 
 
-for _options in options.COMMANDS:
-    app.command(no_args_is_help=True)(options.make_command(_options))
-
-
-@app.command("serve", no_args_is_help=True)
-def serve_command(
-    model: SavedModel,
-    port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 is any free one.")
-    ] = 8000,
-    key_file: KeyFile = None,
-) -> None:
-    """Serve a saved twin on this machine: a form, predictions, comparables, and JSON.
-
-    The service listens on 127.0.0.1 only. /docs describes its interface.
-
-    For example:
-
-        twinned serve houses.twin
-
-        curl -s localhost:8000/about
-    """
-    from twinned.app.cli.prediction import load_twin
-
-    with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
-        from twinned.app.serve.app import make_app, make_server, open_listener
-    service = make_app(load_twin(model, key_file).model, model.name)
-    listener = open_listener(port)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
-    warnings.simplefilter("ignore", UnknownCategoryWarning)  # which the responses have
-    make_server(service).run(sockets=[listener])
+_COMMANDS = {
+    AdviseOptions: advise_command,
+    FitOptions: fit_command,
+    PredictOptions: predict_command,
+    ExplainOptions: explain_command,
+    QueryOptions: query_command,
+    SolveOptions: solve_command,
+    ExportOptions: export_command,
+}
+for _options, _run in _COMMANDS.items():
+    app.command(no_args_is_help=True)(make_command(_options, _run))
+app.command("serve", no_args_is_help=True)(serve_command)
 
 
 @app.command(

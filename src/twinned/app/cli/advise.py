@@ -2,31 +2,100 @@
 
 from __future__ import annotations
 
+import re
 import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
-from joblib import cpu_count
+import typer
 
-from twinned import AutoTwinRegressor, diagnose, save
 from twinned.app.cli import messages
-from twinned.app.cli.options import AdviseOptions, check_output_path
-from twinned.app.cli.training_data import TrainingData, read_new_rows, read_training_data
-from twinned.app.report.collect import Content, collect
-from twinned.app.report.render import leaderboard_rows, render
-from twinned.diagnostics import Diagnosis
-from twinned.diagnostics.recommendation import describe_efforts
-from twinned.diagnostics.row_checks import check_time_order
-from twinned.persistence.archive import write_atomically
-from twinned.rows.formatting import aligned, format_number, format_significant
+from twinned.app.cli.options import (
+    TrainingOptions,
+    check_output_path,
+    json_option,
+    output_option,
+    seed_option,
+)
 
-_MAX_BATCHES = 10  # whose offsets are printed
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from twinned.app.cli.training_data import TrainingData
+    from twinned.app.report.collect import Content
+    from twinned.diagnostics import Diagnosis
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(TrainingOptions):
+    """Recommend a model for a table, and state whether twinning helps.
+
+    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
+    folds, as many as fit into the budget. The recommended model is the best that was found: a blend
+    of several of them, or a single one. All errors are errors of held-out rows.
+
+    For example:
+
+        twinned advise houses.csv --target price --report advice.html
+
+        twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
+
+        twinned advise houses.csv --target price --test offers.csv
+
+        twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
+
+    Parameters
+    ----------
+    report
+        The HTML report to write: advice.html. With several targets, one for each, such as
+        advice-yield.html.
+    output
+        The recommended model to write: model.twin.
+    test
+        A table of rows to predict later: a finding reports how many lie outside of the training
+        rows.
+    budget
+        About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
+        Models that would take longer are fitted with less effort or skipped, as are checks; from
+        30 minutes on, models have more effort. The default is 60 seconds. Several targets share it.
+    seed
+        The same seed gives the same advice, if the same checks fit into the time.
+    as_json
+        Print the report as JSON; with several targets, a line for each.
+    """
+
+    report: Annotated[Path | None, typer.Option("--report", "-r")] = None
+    output: Annotated[Path | None, output_option()] = None
+    test: Annotated[Path | None, typer.Option(metavar="TABLE")] = None
+    seed: Annotated[int, seed_option()] = 0
+    as_json: Annotated[bool, json_option()] = False
+
+    def of_each_target(self) -> list[AdviseOptions]:
+        """The options of each of several targets, for which the others are no features."""
+        if self.output is not None:
+            raise ValueError("-o needs one --target; twinned fit saves a model of several.")
+        budget = f"{self.seconds / len(self.targets):.3f}s"
+        options = []
+        for name in self.targets:
+            drop = [*(self.drop or ()), *(other for other in self.targets if other != name)]
+            clean = re.sub(r"[^\w.-]+", "_", name)
+            report = self.report and self.report.with_stem(f"{self.report.stem}-{clean}")
+            options.append(replace(self, targets=[name], drop=drop, budget=budget, report=report))
+        return options
 
 
 def advise_command(options: AdviseOptions) -> None:
     """Recommend a model for a table, and state whether twinning helps."""
+    from twinned import save
+    from twinned.app.cli.summary import format_advice
+    from twinned.app.cli.training_data import read_new_rows, read_training_data
+    from twinned.app.report.render import render
+    from twinned.persistence.archive import write_atomically
+
     if len(options.targets) > 1:
-        for own in options.of_each_target():
-            advise_command(own)
+        for target_options in options.of_each_target():
+            advise_command(target_options)
         return
     start = time.perf_counter()
     with messages.print_warnings():
@@ -41,20 +110,27 @@ def advise_command(options: AdviseOptions) -> None:
         diagnosis, content = _diagnose(options, data, new_rows, end)
 
         if model_path is not None:
-            diagnosis.twin.target_name_, diagnosis.twin.batch_name_ = options.target, options.batch
+            diagnosis.twin.target_name_ = options.target
+            diagnosis.twin.batch_name_ = options.batch
             save(diagnosis.model, model_path)
             content["output"] = str(output)
         content["seconds"] = round(time.perf_counter() - start, 1)
         if report_path is not None:
             write_atomically(report_path, render(content).encode())
             content["report"] = str(report)
-    messages.print_result(content, format_text(content, data), options.as_json)
+    messages.print_result(content, format_advice(content, data), options.as_json)
 
 
 def _diagnose(
     options: AdviseOptions, data: TrainingData, new_rows: pd.DataFrame | None, end: float
 ) -> tuple[Diagnosis, Content]:
     """Return the diagnosis and the content of its report, as far as there is time until `end`."""
+    from joblib import cpu_count
+
+    from twinned import AutoTwinRegressor, diagnose
+    from twinned.app.report.collect import collect
+    from twinned.diagnostics.row_checks import check_time_order
+
     with messages.progress_lines() as progress:
         diagnosis = diagnose(
             data.X,
@@ -69,7 +145,7 @@ def _diagnose(
             progress=progress,
             random_state=options.seed,
         )
-        if data.groups is None and all(each.code != "TW105" for each in diagnosis.findings):
+        if data.groups is None and all(finding.code != "TW105" for finding in diagnosis.findings):
             diagnosis.findings[:0] = check_time_order(data.unused_dates)
         progress("collecting the report")
         content = collect(
@@ -82,59 +158,3 @@ def _diagnose(
             random_state=options.seed,
         )
     return diagnosis, content
-
-
-def format_text(content: Content, data: TrainingData) -> str:
-    """Return the summary, the errors, the features and the code as lines of text."""
-    errors = [f"  {line}" for line in aligned(content["error_summary"])]
-    lines = [content["summary"], f"Errors of {content['target']} on held-out rows:", *errors]
-    features = [f"  {line}" for line in aligned(dict(data.feature_lines()))]
-    lines += ["Features:", *features, "", *format_findings(content), ""]
-    lines.append(f"Root mean square errors (RMSE) of {content['target']} on held-out rows:")
-    lines += [f"  {line}" for line in leaderboard_lines(content["leaderboard"])]
-    for check in content["checks"].values():
-        model = f" ({check['model']})" if check["model"] else ""
-        lines.append(f"{check['title']}{model} {check['summary']}")
-    if content["batches"]:
-        lines += ["Batches:", *batch_lines(content["batches"], content["log_target"])]
-    lines += content["notes"]
-    lines += [f"skipped {name}: {reason}" for name, reason in content["skipped"].items()]
-    lines.append("To make it in Python, from features X and target y:")
-    lines += [f"  {line}" for line in content["code"].splitlines()]
-    files = (("output", "model"), ("report", "report"))
-    lines += [f"{name}: {content[key]}" for key, name in files if key in content]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def leaderboard_lines(board: list[Content]) -> list[str]:
-    """Return the errors of all models as a table, and what the suffixes of their names mean."""
-    table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
-    table.columns[-1].justify = "left"
-    for row in leaderboard_rows(board):
-        table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
-    return [*messages.table_lines(table), *describe_efforts(row["model"] for row in board)]
-
-
-def batch_lines(batches: Content, is_log: bool) -> list[str]:
-    """Return the errors of known and new batches, and the largest offsets with standard errors."""
-    scale, shown = " of the logarithm" if is_log else "", {}
-    known, new = (format_number(batches["errors"][name]) for name in ("known", "new"))
-    for row in batches["offsets"][:_MAX_BATCHES]:
-        error = format_significant(row["std_error"], 2)
-        shown[row["batch"]] = f"{format_number(row['offset'])} ± {error} ({row['n_rows']:g} rows)"
-    return [
-        f"RMSE{scale} of rows of known batches {known}, of a new batch {new}",
-        f"offsets{scale} from their mean ({len(shown)} of {len(batches['offsets'])}):",
-        *(f"  {line}" for line in aligned(shown)),
-    ]
-
-
-def format_findings(content: Content) -> list[str]:
-    """Return the findings of the data checks as lines of text."""
-    if not content["findings"]:
-        return ["Data checks: no finding."]
-    lines = ["Data checks (docs/checks.md has a section for each code):"]
-    for finding in content["findings"]:
-        heading = f"  {finding['code']} {finding['level']}: {finding['title']}."
-        lines += [f"{heading} {finding['message']}", f"    {finding['advice']}"]
-    return lines

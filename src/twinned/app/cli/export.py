@@ -4,63 +4,142 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sklearn.base import BaseEstimator
+import typer
 
-from twinned.app.cli.messages import print_message, print_result, print_warnings
-from twinned.app.cli.options import ExportOptions, check_output_path
-from twinned.app.cli.prediction import LoadedTwin, load_twin
+from twinned.app.cli import messages
+from twinned.app.cli.options import (
+    AsJson,
+    KeyFile,
+    SavedModel,
+    check_output_path,
+    output_option,
+)
 from twinned.exceptions import MissingExtraError
-from twinned.export.members import select_member
-from twinned.export.thinning import thin
-from twinned.rows.validation import check_choice
 
-Facts = dict  # what is printed, by name
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+Facts = dict[str, Any]  # what is printed, by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Export a saved model to a file that runs without Python.
+
+    Prints the size of the file, the type of the numeric inputs of an ONNX file, and the largest
+    difference of its predictions to those of the model, on the stored anchors (of an ONNX file,
+    where onnxruntime is installed).
+
+    For example:
+
+        twinned export houses.twin -o houses.onnx
+
+        twinned export houses.twin -o houses.onnx --outputs mean --confidence 0.9
+
+        twinned export houses.twin -o houses.h --anchors 32
+
+        twinned export blend.twin -o blend.h --member tree_twin
+
+    Parameters
+    ----------
+    output
+        File to write; its suffix sets the format: .onnx or .h (C).
+    outputs
+        Outputs of the exported model.
+    confidence
+        Also export the ends, lower and upper, of prediction intervals with this confidence, such
+        as 0.9. The model must have been cross-validated when it was fitted.
+    anchors
+        Number of anchors to store, chosen so that they predict as all do.
+    member
+        Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
+    dtype
+        ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless that would
+        change predictions.
+    """
+
+    model: SavedModel
+    output: Annotated[Path, output_option()]
+    outputs: Annotated[str, typer.Option(metavar="NAMES")] = "mean,std"
+    confidence: Annotated[float | None, typer.Option(metavar="P")] = None
+    anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
+    member: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    dtype: Annotated[str, typer.Option(metavar="TYPE")] = "auto"
+    key_file: KeyFile = None
+    as_json: AsJson = False
 
 
 def export_command(options: ExportOptions) -> None:
     """Export a saved model to a file that runs without Python."""
+    from twinned.app.cli.saved_model import load_predictor
+
     model, output = options.model, options.output
     write = _WRITERS.get(output.suffix.lower())
     if write is None:
         suffixes = " or ".join(_WRITERS)
         raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
     path = check_output_path(output, [model])
-
-    with print_warnings():
-        facts = write(load_twin(model, options.key_file), path, options)
+    predictor = load_predictor(model, options.key_file)
+    with messages.print_warnings():
+        facts = write(predictor.model, path, options)
     facts |= {"model": str(model), "model_bytes": model.stat().st_size}
     facts |= {"output": str(output), "bytes": path.stat().st_size}
-    print_result(facts, "\n".join(_summary_lines(facts, model.name)), options.as_json)
+    messages.print_result(facts, "\n".join(_summary_lines(facts, model.name)), options.as_json)
 
 
 def _reduce(model: BaseEstimator, options: ExportOptions) -> BaseEstimator:
     """A member of a blend, and a twin with fewer anchors."""
+    from twinned.export.members import select_member
+    from twinned.export.thinning import thin
+
     if options.member is not None:
         model = select_member(model, options.member)
     return model if options.anchors is None else thin(model, options.anchors)
 
 
-def _write_onnx(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
+def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Facts:
     """Write an ONNX file."""
     from twinned.export.onnx import DTYPES, runtime, to_onnx
+    from twinned.rows.validation import check_choice
 
+<<<<<<< HEAD
     dtype = options.dtype or "float64"
     check_choice("--dtype", dtype, DTYPES)
     model, outputs = _reduce(loaded.model, options), re.findall(r"[^\s,]+", options.outputs)
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
+=======
+    check_choice("--dtype", options.dtype, DTYPES)
+    model, outputs = _reduce(model, options), re.findall(r"[^\s,]+", options.outputs)
+    rounded, changes = runtime.rounded_features(model), runtime.changes_predictions(model)
+    dtype = options.dtype
+    if dtype == "auto":
+        dtype = "float64" if rounded or changes else "float32"
+    to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
+    if rounded or changes:
+        verb, what = "move", "differences of rows across thresholds of trees"
+        if rounded:
+            verb, what = "round", f"digits that matter: {', '.join(rounded)}"
+        verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
+        messages.print_message("note", f"float32 {verb} {what}.")
+>>>>>>> app
     difference = None
     if "mean" in outputs:
         try:
             difference = runtime.largest_difference(model, path)
         except MissingExtraError:
-            print_message("note", "the file is not compared with predict: pip install onnxruntime.")
+            messages.print_message(
+                "note", "the file is not compared with predict: pip install onnxruntime."
+            )
     return {"largest_difference": difference, "dtype": dtype}
 
 
-def _write_c(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
+def _write_c(model: BaseEstimator, path: Path, options: ExportOptions) -> Facts:
     """Write a C header."""
+    from twinned.estimators.target import split_target
     from twinned.export.c import to_c
 
     if options.confidence is not None:
@@ -68,12 +147,13 @@ def _write_c(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
     if options.dtype is not None:
         raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
-    report = to_c(_reduce(loaded.model, options), path, name=name)
+    report = to_c(_reduce(model, options), path, name=name)
     if not report.has_intervals:
         reason = "they have a learned width, anchors were dropped, or none are stored"
-        print_message("note", f"{name}_interval gives no intervals: {reason}.")
+        messages.print_message("note", f"{name}_interval gives no intervals: {reason}.")
+    known_y_std = float(split_target(model)[0].anchors_y_.std())
     return {
-        "largest_difference": report.max_difference / (float(loaded.twin.anchors_y_.std()) or 1.0),
+        "largest_difference": report.max_difference / (known_y_std or 1.0),
         "anchors": report.n_anchors,
         "flash_bytes": report.flash_bytes,
         "ram_bytes": report.ram_bytes,

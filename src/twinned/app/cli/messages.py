@@ -43,8 +43,12 @@ def print_warnings() -> Iterator[None]:
         try:
             yield
         finally:
-            shown = [each for each in caught if not issubclass(each.category, _DEVELOPER_WARNINGS)]
-            for message in dict.fromkeys(str(each.message) for each in shown):
+            shown = [
+                warning
+                for warning in caught
+                if not issubclass(warning.category, _DEVELOPER_WARNINGS)
+            ]
+            for message in dict.fromkeys(str(warning.message) for warning in shown):
                 print_message("warning", message)
 
 
@@ -80,7 +84,8 @@ def printable(text: str) -> str:
     'a\\x1b[31mb'
     """
     return "".join(
-        each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+        character if character.isprintable() or character in "\n\t" else ascii(character)[1:-1]
+        for character in text
     )
 
 

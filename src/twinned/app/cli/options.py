@@ -1,4 +1,4 @@
-"""Arguments and options of the commands, their help, and checks of their values.
+"""Arguments and options that several commands have, their help, and checks of their values.
 
 The options of a command are the fields of a dataclass: `Annotated` types as `typer` takes them, and
 defaults. Its docstring is the help of the command, and has the help texts of the options as
@@ -10,9 +10,8 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, ClassVar, get_type_hints
 
@@ -22,17 +21,6 @@ from twinned.app.tables.table import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
 KINDS = ("categorical", "numeric", "date")  # of a column, each an option
-# The base estimator of each --model, as it is called in the output; auto has several members.
-MODELS = {
-    "auto": "blend",
-    "twin": "histogram gradient boosting",
-    "forest": "random forest",
-    "extra-trees": "extra trees",
-    "boost": "histogram gradient boosting",
-    "knn": "nearest neighbors",
-    "ridge": "ridge regression",
-    "neural": "neural networks",
-}
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
 column_option = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
@@ -56,14 +44,13 @@ KeyFile = Annotated[
 AsJson = Annotated[bool, json_option(help="Print JSON.")]
 
 
-def make_command(options: type) -> Callable[..., None]:
+def make_command(options: type, run: Callable[..., None]) -> Callable[..., None]:
     """Return the function of a command for `typer`, whose parameters are the fields of `options`.
 
-    `FitOptions` are those of `twinned fit`, which calls `fit_command` in the module `fit`: it is
-    imported then. The help of the command is the docstring of the class. A field without a help
-    text has that of its name in the docstring of the class or a parent.
+    It calls `run` with an instance of the class. `FitOptions` are those of `twinned fit`. The help
+    of the command is the docstring of the class. A field without a help text has that of its name
+    in the docstring of the class or a parent.
     """
-    name = options.__name__.removesuffix("Options").lower()
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
@@ -80,9 +67,10 @@ def make_command(options: type) -> Callable[..., None]:
         signature.append(parameter.replace(annotation=annotation))
 
     def command(**values: object) -> None:
-        vars(import_module(f"twinned.app.cli.{name}"))[f"{name}_command"](options(**values))
+        run(options(**values))
 
-    command.__name__, command.__doc__ = name, description
+    command.__name__ = options.__name__.removesuffix("Options").lower()
+    command.__doc__ = description
     command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
     return command
 
@@ -123,8 +111,15 @@ class TableOptions:
 
     @property
     def reading(self) -> ReadOptions:
-        given = {each.name: vars(self)[each.name] for each in fields(TableOptions)}
-        return ReadOptions(**given | {"missing": frozenset(map(str.casefold, self.missing or ()))})
+        return ReadOptions(
+            separator=self.separator,
+            decimal=self.decimal,
+            thousands=self.thousands,
+            encoding=self.encoding,
+            sheet=self.sheet,
+            header_row=self.header_row,
+            missing=frozenset(map(str.casefold, self.missing or ())),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +208,21 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        options = ("group", "time_column", "error", "batch", "label", "drop", *KINDS)
-        given = {option.replace("_", "-"): vars(self)[option] or [] for option in options}
-        names = (self.coordinates or "").split(",")
-        given["coordinates"] = [name.strip() for name in names if name]
-        return {name: [each] if isinstance(each, str) else each for name, each in given.items()}
+        coordinates = (self.coordinates or "").split(",")
+        single = {
+            "group": self.group,
+            "time-column": self.time_column,
+            "error": self.error,
+            "batch": self.batch,
+            "label": self.label,
+        }
+        return {option: [name] if name else [] for option, name in single.items()} | {
+            "drop": self.drop or [],
+            "categorical": self.categorical or [],
+            "numeric": self.numeric or [],
+            "date": self.date or [],
+            "coordinates": [name.strip() for name in coordinates if name],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,8 +255,8 @@ class SavedModelOptions(TableOptions):
         if self.output.suffix.lower() in _NOT_WRITTEN:
             suffix = f"a {self.output.suffix} file cannot be written"
             raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
-        given = (self.model, self.table, *inputs)
-        return check_output_path(self.output, [path for path in given if path is not None])
+        read = (self.model, self.table, *inputs)
+        return check_output_path(self.output, [path for path in read if path is not None])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +277,7 @@ class BatchOptions(SavedModelOptions):
     known: Annotated[Path | None, typer.Option(metavar="TABLE")] = None
 
 
+<<<<<<< HEAD
 @dataclass(frozen=True, kw_only=True)
 class ResultColumns:
     """The columns of a result besides the prediction: options of `twinned predict`.
@@ -744,6 +750,8 @@ _APPLYING = PredictOptions, ExplainOptions, QueryOptions, SolveOptions
 COMMANDS = AdviseOptions, FitOptions, *_APPLYING, ExportOptions
 
 
+=======
+>>>>>>> app
 # --- checks of values ---------------------------------------------------------------------------
 
 

@@ -3,47 +3,159 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
+import typer
 
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import PredictOptions
+from twinned.app.cli import messages
+from twinned.app.cli.options import BatchOptions, column_option, flag_option
 from twinned.app.tables.reader import check_argument_order, is_pattern, read_table
 from twinned.app.tables.table import join_names
-from twinned.fitted.known_values import TargetRange
+
+if TYPE_CHECKING:
+    from twinned.app.prediction import Columns, TablePredictor
+    from twinned.rows.schema import Floats
 
 _SUFFIXES = (".csv", ".parquet", ".xlsx")  # of the tables in a folder
 
 
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(BatchOptions):
+    """Predict the rows of a table with a saved model.
+
+    The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
+    need not be that of the training table. The columns of the table may be in any order; those that
+    are not features of the model are ignored. The result has the columns of --keep, the column
+    prediction, and std, low, high and applicability if requested; where a column of --keep has such
+    a name, that of the result ends with _. Its rows are in the order of the table. With several
+    targets, the names of these columns end with those of the targets, as in prediction_yield.
+
+    For example:
+
+        twinned predict houses.twin new.csv --std -o prices.csv
+
+        twinned predict houses.twin new.csv --interval 0.9 --keep address
+
+        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.xlsx
+
+        twinned predict assay.twin new.csv --batch instrument --known reference.csv
+
+    The files of a folder or a pattern are predicted one after the other; -o is a folder with a CSV
+    file for each:
+
+        twinned predict houses.twin 'data/*.parquet' -o prices
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
+        quoted pattern of such files, as 'data/*.parquet'.
+    output
+        File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
+    std
+        Add the standard deviation: of the errors, where the model was cross-validated, or else of
+        the anchors' estimates, which is not calibrated. After --log-target it is that of the
+        target by the delta method: the prediction times the standard deviation of the logarithm.
+    interval
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
+        model must have been cross-validated when it was fitted.
+    of
+        measurement, for intervals and quantiles of a further measurement of the row, or value, for
+        those of the value that is measured, after a fit with --error.
+    quantiles
+        Add quantiles of the predictive distribution at these probabilities, such as 0.05,0.5,0.95,
+        as columns q0.05, q0.5 and q0.95. The model must have been cross-validated, too.
+    applicability
+        Add the column applicability: whether the row is inside, at the edge or outside of the
+        known rows. Outside, the prediction is an extrapolation. A row with a category that no
+        known row has is outside.
+    bounds
+        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
+        0 inf: predictions and intervals are cut there.
+    keep
+        A column of the table to copy, such as an identifier. May be repeated.
+    as_json
+        Print JSON; with -o, without the predictions. Of several files, a line for each.
+    """
+
+    std: Annotated[bool, flag_option("--std")] = False
+    interval: Annotated[float | None, typer.Option(metavar="P")] = None
+    of: Annotated[str, typer.Option(metavar="measurement|value")] = "measurement"
+    quantiles: Annotated[str | None, typer.Option(metavar="P,P,…")] = None
+    applicability: Annotated[bool, flag_option("--applicability")] = False
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
+    ] = None
+    keep: Annotated[list[str] | None, column_option()] = None
+
+    def validate(self) -> None:
+        """Raise a ValueError for an interval or bounds that are impossible."""
+        if self.interval is not None and not 0 < self.interval < 1:
+            confidence = f"{self.interval:g}"
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {confidence}.")
+        try:
+            levels = list(self.levels.values())
+        except ValueError:
+            levels = [0.0]
+        if not all(0 < level < 1 for level in levels):
+            raise ValueError("--quantiles must be between 0 and 1, such as 0.05,0.5,0.95.")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            low, high = self.bounds
+            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """The probabilities of quantiles by the names of their columns."""
+        levels = [] if self.quantiles is None else self.quantiles.split(",")
+        return {f"q{level.strip()}": float(level) for level in levels}
+
+    @property
+    def copied(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
+
+
 def predict_command(options: PredictOptions) -> None:
     """Predict the rows of one table, or of each table of a folder or a pattern."""
+    from twinned.app.cli.saved_model import load_predictor, with_batches
+
     options.validate()
     check_argument_order(options.model, options.table, "predict")
-    with messages.print_warnings():
-        loaded = prediction.load_twin(options.model, options.key_file).with_batches(options)
+    predictor = with_batches(load_predictor(options.model, options.key_file), options)
     if not is_pattern(options.table):
-        _predict_table(options, loaded)
+        _predict_table(options, predictor)
         return
     for options_of_file in _options_of_files(options):
-        _predict_table(options_of_file, loaded)
+        _predict_table(options_of_file, predictor)
 
 
-def _predict_table(options: PredictOptions, loaded: prediction.LoadedTwin) -> None:
+def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     """Predict the rows of one file."""
+    from twinned.app.cli.results import output_result
+    from twinned.app.cli.saved_model import read_rows, warn_without_batch
+
     path = options.result_path(options.known)
-    table = read_table(options.table, options.reading, loaded.names or ())
+    table = read_table(options.table, options.reading, predictor.names or ())
     table.require(options.copied, "--keep")
-    X = prediction.read_features(loaded, table)
+    rows = read_rows(predictor, table)
+    warn_without_batch(predictor, rows.batch, "--batch names their column")
     with messages.print_warnings():
-        columns = loaded.predict_columns(X, options, loaded.read_batch(table))
-    if options.applicability:
-        _note_outside(columns, options)
+        columns = predictor.predict(
+            rows,
+            std=options.std,
+            confidence=options.interval,
+            of=options.of,
+            levels=options.levels,
+            bounds=options.bounds,
+            applicability=options.applicability or options.interval is not None,
+        )
+    _note_outside(columns, options)
     if options.interval is not None and options.bounds is None:
-        for suffix, loaded_target in loaded.of_targets.items():
-            _note_range(loaded_target, columns[f"low{suffix}"], columns[f"high{suffix}"])
-    used = {*loaded.select(table)[1], *options.copied}
+        for suffix, target_predictor in predictor.of_targets.items():
+            _note_range(target_predictor, columns[f"low{suffix}"], columns[f"high{suffix}"])
+    used = {*predictor.source_columns(table)[1], *options.copied}
     ignored = [name for name in table.names if name not in used]
     if ignored:
         note = f"columns that are not features of the model are ignored: {join_names(ignored)}."
@@ -51,7 +163,7 @@ def _predict_table(options: PredictOptions, loaded: prediction.LoadedTwin) -> No
     copied = {name: table.column(name) for name in options.copied}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
-    prediction.output_result(options, path, copied, columns, facts, summary)
+    output_result(options, path, copied, columns, facts, summary)
 
 
 def _options_of_files(options: PredictOptions) -> Iterator[PredictOptions]:
@@ -83,11 +195,12 @@ def _find_files(pattern: Path) -> list[Path]:
     return files
 
 
-def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray) -> None:
+def _note_range(predictor: TablePredictor, low: Floats, high: Floats) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
-    fitted = loaded.twin.fitted_
-    known_y = loaded.transform.invert(fitted.known_y)
-    possible = TargetRange.of(loaded.target, known_y)
+    from twinned.fitted.known_values import TargetRange
+
+    known_y = predictor.fitted.known_y
+    possible = TargetRange.of(predictor.target, known_y)
     beyond = possible.describe_beyond(low, high)
     if not beyond:
         return
@@ -98,13 +211,17 @@ def _note_range(loaded: prediction.LoadedTwin, low: np.ndarray, high: np.ndarray
     messages.print_message("note", f"{beyond}. --bounds {ends} cuts them there.{logarithm}")
 
 
-def _note_outside(columns: prediction.Columns, options: PredictOptions) -> None:
-    """Print a line on rows that are outside of the known rows, of any target."""
-    labels = [values for name, values in columns.items() if name.startswith("applicability")]
-    is_outside = np.any([values == "outside" for values in labels], axis=0)
-    if not is_outside.any():
+def _note_outside(columns: Columns, options: PredictOptions) -> None:
+    """Print a line on rows that are outside of the known rows, of any target.
+
+    Their classes remain columns of the result if they are wanted.
+    """
+    names = [name for name in columns if name.startswith("applicability")]
+    labels = [columns[name] if options.applicability else columns.pop(name) for name in names]
+    is_outside = ["outside" in row for row in zip(*labels, strict=True)]
+    if not any(is_outside):
         return
-    outside = f"{is_outside.sum():,} of {len(is_outside):,} rows are outside of the known rows"
+    outside = f"{sum(is_outside):,} of {len(is_outside):,} rows are outside of the known rows"
     confidence = ""
     if options.interval is not None:
         confidence = ", and the confidence of their intervals does not hold"

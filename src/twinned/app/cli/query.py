@@ -2,68 +2,139 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
+import typer
 
-from twinned import query
-from twinned._compat import safe_indexing
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import QueryOptions
-from twinned.app.tables.frames import copied_columns
+from twinned.app.cli import messages
+from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
 from twinned.app.tables.reader import read_table
-from twinned.app.tables.table import Table
+
+if TYPE_CHECKING:
+    from twinned.app.prediction import Columns, FeatureRows, TablePredictor
+    from twinned.app.tables.table import Table
+    from twinned.rows.schema import Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(SavedModelOptions):
+    """Select the rows of a table to measure next, with a saved model.
+
+    The result has the selected rows with all columns of the table, the most useful first, and the
+    columns row (the line of a CSV file, or the row of an Excel or Parquet file), prediction, std,
+    which is calibrated where the model is, and probability_better: that a measurement of the row is
+    better than the best known value. After --log-target, the improvement is that of the logarithm.
+
+    For example:
+
+        twinned query yield.twin candidates.csv -n 8 -o next.csv
+
+        twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the candidates: rows with the features of the
+        model.
+    n
+        Number of rows to select, which are measured together.
+    strategy
+        improvement (expected improvement on the best known value) or thompson, to find the best
+        row; uncertainty, to learn the target everywhere.
+    minimize
+        The smallest value is the best.
+    best
+        The value to improve on. Without it, the best known value; limits such as <0.5 are not
+        known values.
+    pending
+        A file of rows that are being measured, such as an earlier result: none of them is
+        selected, nor rows like them.
+    output
+        File of the selected rows, .csv or .xlsx; printed without it.
+    batch
+        The batch in which the rows will be measured, such as the name of a laboratory, of a model
+        that was fitted with batches. The best known value is that of all batches, in this one.
+    seed
+        Seed of the joint samples.
+    """
+
+    n: Annotated[int, typer.Option("-n")] = 1
+    strategy: Annotated[str, typer.Option(metavar="NAME")] = "improvement"
+    minimize: Annotated[bool, flag_option("--minimize")] = False
+    best: Annotated[float | None, typer.Option(metavar="VALUE")] = None
+    pending: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="NAME")] = None
+    seed: Annotated[int, seed_option()] = 0
 
 
 def query_command(options: QueryOptions) -> None:
     """Select the rows of a table to measure next, with a saved model."""
-    path = options.result_path(options.pending)
+    from twinned.app.cli.results import output_result
+    from twinned.app.cli.saved_model import load_with_table, read_rows, warn_without_batch
+    from twinned.app.tables.frames import copied_columns
 
-    loaded, table = prediction.load_with_table(options, "query")
-    X = prediction.read_features(loaded, table)
-    loaded.require_single_target("query")
+    path = options.result_path(options.pending)
+    predictor, table = load_with_table(options, "query")
+    rows = read_rows(predictor, table)
+    predictor.require_single_target("query")
+    warn_without_batch(predictor, options.batch, "--batch names the one of the measurements")
     with messages.print_warnings():
-        selected, columns = _select_rows(options, table, loaded, X)
-    cells = copied_columns(table, loaded.names or table.names, loaded.categories)
-    if taken := [name for name in columns if name in cells]:
-        raise ValueError(f"{table.path} has a column {taken[0]!r}, as the result; rename it.")
+        selected, columns = _select_rows(options, table, predictor, rows)
+    cells = copied_columns(table, predictor.names or table.names, predictor.categories)
     copied = {name: [column[i] for i in selected] for name, column in cells.items()}
     facts = {"rows": len(table), "strategy": options.strategy}
     summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
-    prediction.output_result(options, path, copied, columns, facts, summary)
+    output_result(options, path, copied, columns, facts, summary)
 
 
 def _select_rows(
-    options: QueryOptions, table: Table, loaded: prediction.LoadedTwin, X: prediction.Features
-) -> tuple[np.ndarray, prediction.Columns]:
+    options: QueryOptions, table: Table, predictor: TablePredictor, rows: FeatureRows
+) -> tuple[Indices, Columns]:
     """Return the indices of the rows to measure next, and the columns of the result."""
-    twin, transform, maximize = loaded.twin, loaded.transform, not options.minimize
+    import numpy as np
+
+    from twinned import query
+    from twinned._compat import safe_indexing
+    from twinned.app.cli.saved_model import reading_of_other_file
+
+    batch, maximize = options.batch, not options.minimize
     pending = None
     if options.pending is not None:
-        # of another kind of file, perhaps: its sheet is the first
-        reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
-        pending, _ = loaded.read(read_table(options.pending, reading, loaded.names or ()))
-    best = _best_value(options, loaded)
-    batch, seed = options.batch, options.seed
-    goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
-    selected = query(twin, X, options.n, **goal, pending=pending, batch=batch, random_state=seed)
-    chosen = safe_indexing(X, selected)
-    _, std = twin.predict_error(chosen, batch)
-    mean = loaded.model.predict(chosen, batch=batch)
+        reading = reading_of_other_file(options)
+        pending = predictor.read(read_table(options.pending, reading, predictor.names or ())).X
+    best = _best_value(options, predictor, rows)
+    selected = query(
+        predictor.twin,
+        rows.X,
+        options.n,
+        strategy=options.strategy,
+        maximize=maximize,
+        best=float(predictor.fitted.target.apply(np.array(best))),
+        pending=pending,
+        batch=batch,
+        random_state=options.seed,
+    )
+    chosen, model = safe_indexing(rows.X, selected), predictor.model
+    prediction = model.predict_distribution(chosen, batch=batch)
+    better = model.probability_better(chosen, best, maximize=maximize, batch=batch)
     return selected, {
         "row": np.array(table.lines)[selected],
-        "prediction": mean,
-        "std": transform.slope(mean) * std,
-        "probability_better": twin.probability_better(chosen, best, maximize=maximize, batch=batch),
+        "prediction": prediction.mean,
+        "std": prediction.std,
+        "probability_better": better,
     }
 
 
-def _best_value(options: QueryOptions, loaded: prediction.LoadedTwin) -> float:
-    """Return the value to improve on, on the scale of the twin."""
+def _best_value(options: QueryOptions, predictor: TablePredictor, rows: FeatureRows) -> float:
+    """Return the value to improve on, as it would be measured in the batch."""
+    fitted = predictor.fitted
     if options.best is None:
-        offset, _ = loaded.twin.offsets_of(options.batch, 1)
-        known_y = loaded.twin.anchors_y_ + (0.0 if offset is None else offset)
+        queries = predictor.model.encode(rows.take(slice(1)).X, batch=options.batch)
+        offset = 0.0 if queries.offset is None else queries.offset[0]
+        known_y = fitted.target.invert_known(fitted.anchors.y + offset)
         return float(known_y.min() if options.minimize else known_y.max())
-    if loaded.transform.is_log and options.best <= 0:
+    if fitted.target.is_log and options.best <= 0:
         raise ValueError(f"--best must be positive after --log-target, not {options.best:g}.")
-    return float(loaded.transform.apply(np.array(options.best)))
+    return options.best

@@ -4,36 +4,124 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
+import typer
 
-from twinned import solve
-from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import SolveOptions
+from twinned.app.cli import messages
+from twinned.app.cli.options import NearFile, SavedModelOptions, column_option, seed_option
 from twinned.app.tables.reader import read_table
-from twinned.rows.formatting import format_value
 
-_OPTIONS = {"target": "--goal", "near": "--near", "fixed": "--fix", "bounds": "--bounds"}
-_OPTIONS |= {"confidence": "--confidence"}
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from twinned.app.prediction import TablePredictor
+
+# of the arguments with which messages begin
+_OPTIONS = {
+    "target": "--goal",
+    "near": "--near",
+    "fixed": "--fix",
+    "bounds": "--bounds",
+    "confidence": "--confidence",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveOptions(SavedModelOptions):
+    """Find inputs whose predicted target is as wanted, with a saved model.
+
+    The answer is a table with one column for each proposal: the inputs and, in brackets, how they
+    differ from the row of --near, or else from the nearest known row; the predicted value with its
+    interval, the probability that a measurement reaches the goal, and whether the row is inside of
+    the known rows. Proposals differ from each other. Where none reaches the goal, the closest rows
+    are shown with a warning.
+
+    For example:
+
+        twinned solve alloy.twin --goal ">=60"
+
+        twinned solve alloy.twin --goal ">=60" --near row.csv --fix temperature --confidence 0.9
+
+        twinned solve mix.twin --goal 45..50 --bounds "time:1..8" --sum-to "a,b,c=100" -o new.xlsx
+
+        twinned solve both.twin --goal "hardness:>=60" --goal cost:min
+
+    Parameters
+    ----------
+    goal
+        The wanted target: 60, 45..50, ">=60", "<=5", max or min. Of a model of several targets, the
+        name of one and its goal, such as "yield:>=60"; may be repeated.
+    table
+        A file with one row: the present inputs, which are to change little.
+    fix
+        A column that keeps the value of --near, or a value, as in "temperature=180". May be
+        repeated.
+    bounds
+        The range of a numeric column, such as "time:1..8"; that of the known rows by default. May
+        be repeated.
+    sum_to
+        Columns with a fixed sum, such as "a,b,c=100". May be repeated.
+    constraint
+        A linear equation or inequality of columns, such as "a + 2 b <= 5". May be repeated.
+    n
+        Number of proposals.
+    confidence
+        The interval with this confidence must reach the goal, such as 0.9, not only the prediction.
+    batch
+        The batch in which rows will be measured, of a model that was fitted with batches.
+    seed
+        Seed of the search.
+    """
+
+    goal: Annotated[list[str], typer.Option("--goal", metavar="GOAL")]
+    table: NearFile = None  # type: ignore[assignment]
+    fix: Annotated[list[str] | None, column_option("--fix")] = None
+    bounds: Annotated[list[str] | None, typer.Option("--bounds", metavar="COLUMN:LOW..HIGH")] = None
+    sum_to: Annotated[list[str] | None, typer.Option("--sum-to", metavar="COLUMNS=SUM")] = None
+    constraint: Annotated[list[str] | None, typer.Option("--constraint", metavar="TEXT")] = None
+    n: Annotated[int, typer.Option("-n", min=1)] = 5
+    confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
+    batch: Annotated[str | None, typer.Option("--batch", "-b", metavar="NAME")] = None
+    seed: Annotated[int, seed_option()] = 0
 
 
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
+    from twinned.app.cli.results import output_result
+    from twinned.app.cli.saved_model import load_predictor, read_rows, warn_without_batch
+
     path = options.result_path()
-    with messages.print_warnings():
-        loaded = prediction.load_twin(options.model, options.key_file)
-    near, names = None, loaded.twin.feature_labels()
+    predictor = load_predictor(options.model, options.key_file)
+    warn_without_batch(predictor, options.batch, "--batch names the one of the measurements")
+    near = None
     if options.table is not None:
-        table = read_table(options.table, options.reading, loaded.names or ())
-        near = prediction.read_features(loaded, table)
+        table = read_table(options.table, options.reading, predictor.names or ())
+        near = read_rows(predictor, table).X
+    proposals = _find_proposals(options, predictor, near)
+    if path is None and not options.as_json:
+        names = predictor.twin.feature_labels()
+        grid = _grid(proposals, names, options.confidence or 0.9)
+        messages.print_result({}, grid, False)
+        return
+    facts = {"goal": options.goal, "reached_rows": int(proposals.iloc[:, -1].sum())}
+    summary = messages.counted(len(proposals), "proposal")
+    output_result(options, path, {}, dict(proposals), facts, summary)
+
+
+def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: Any) -> pd.DataFrame:
+    """Return the table of `twinned.solve`; errors name the options."""
+    from twinned import solve
+
+    names = predictor.twin.feature_labels()
     sums = [text.replace(",", " + ") for text in options.sum_to or ()]
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
         try:
-            found = solve(
-                loaded.model,
-                _goals(options.goal, loaded),
+            return solve(
+                predictor.model,
+                _goals(options.goal, predictor),
                 near=near,
                 fixed=dict(_fixed(text, names) for text in options.fix or ()),
                 bounds=_by_name(options.bounds or (), "--bounds", "time:1..8"),
@@ -43,15 +131,9 @@ def solve_command(options: SolveOptions) -> None:
                 batch=options.batch,
                 random_state=options.seed,
             )
-        except ValueError as error:  # many messages begin with an argument
+        except ValueError as error:
             message = re.sub(r"^\w+", lambda word: _OPTIONS.get(word[0], word[0]), str(error))
             raise ValueError(message) from error
-    if path is None and not options.as_json:
-        messages.print_result({}, _grid(found, names, options.confidence or 0.9), False)
-        return
-    facts = {"goal": options.goal, "reached_rows": int(found["reached"].sum())}
-    summary = messages.counted(len(found), "proposal")
-    prediction.output_result(options, path, {}, dict(found), facts, summary)
 
 
 def _by_name(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
@@ -60,15 +142,15 @@ def _by_name(texts: Iterable[str], option: str, example: str) -> dict[str, str]:
     >>> _by_name(["time: 1..8"], "--bounds", "time:1..8")
     {'time': '1..8'}
     """
-    parts = [text.rpartition(":") for text in texts]
-    if wrong := [text for name, _, text in parts if not name]:
+    pairs = [text.rpartition(":") for text in texts]
+    if wrong := [text for name, _, text in pairs if not name]:
         raise ValueError(f"{option} must be such as {example}, not {wrong[0]!r}.")
-    return {name.strip(): text.strip() for name, _, text in parts}
+    return {name.strip(): text.strip() for name, _, text in pairs}
 
 
-def _goals(goals: list[str], loaded: prediction.LoadedTwin) -> Any:
+def _goals(goals: list[str], predictor: TablePredictor) -> str | dict[str, str]:
     """The target of `solve`: a text, or one for each of several targets."""
-    if loaded.twin.targets_:
+    if predictor.twin.targets_:
         return _by_name(goals, "--goal", "yield:>=60")
     if len(goals) > 1:
         raise ValueError(f"--goal is given {len(goals)} times, but the model has one target.")
@@ -88,14 +170,14 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
         return name.strip(), value.strip()
 
 
-def _grid(found: pd.DataFrame, names: list[str], confidence: float) -> str:
+def _grid(proposals: pd.DataFrame, names: list[str], confidence: float) -> str:
     """A table with one column for each proposal."""
-    table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(found))))
-    for name in found.columns.drop([f"change of {name}" for name in names]):
+    table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(proposals))))
+    for name in proposals.columns.drop([f"change of {name}" for name in names]):
         is_end = name.startswith(("lower", "upper"))
         label = f"{name} ({100 * confidence:g} % interval)" if is_end else name
-        changes = found.get(f"change of {name}", [0.0] * len(found))
-        table.add_row(label, *map(_with_change, found[name], changes))
+        changes = proposals.get(f"change of {name}", [0.0] * len(proposals))
+        table.add_row(label, *map(_with_change, proposals[name], changes))
     return "\n".join(messages.table_lines(table))
 
 
@@ -105,6 +187,8 @@ def _with_change(value: Any, change: Any) -> str:
     >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)
     ('150 (+10)', 'oil (air → oil)', '3')
     """
+    from twinned.rows.formatting import format_value
+
     if isinstance(value, bool):
         return "yes" if value else "no"
     shown = format_value(value if value is None or isinstance(value, str) else float(value))

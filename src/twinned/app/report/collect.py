@@ -18,9 +18,9 @@ from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import rmse_and_error
-from twinned.estimators.target import split_target
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS
+from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.explanation import (
     attribute_difference,
     decode_row,
@@ -30,8 +30,8 @@ from twinned.fitted.explanation import (
 )
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import tails
-from twinned.fitted.target import TargetTransform
-from twinned.fitted.twin import AnchorEstimates, FittedTwin, LocalErrors
+from twinned.fitted.residuals import LocalResiduals
+from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import row_blocks
 from twinned.rows.folds import Folds, distinct_rows
 from twinned.rows.neighbors import Indices
@@ -115,7 +115,7 @@ def leaderboard_content(board: pd.DataFrame) -> list[Content]:
 
 def batch_content(twin: AutoTwinRegressor) -> Content | None:
     """Return the offsets of batches, the largest first, and the errors of known and new batches."""
-    if twin.batches_ is None:
+    if twin.fitted_.batches is None:
         return None
     table = twin.batch_offsets_.sort_values("offset", key=np.abs, ascending=False, kind="stable")
     return {"offsets": table.reset_index().to_dict("records"), "errors": twin.batch_errors_}
@@ -205,7 +205,7 @@ def importance(
     members = twin.blend_model_.predict_members(variants.reshape(-1, first.shape[1]))
     predicted = members @ twin.member_weights_
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
-    (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
+    (whole, _), *changes = (rmse_and_error(variant, unchanged, None) for variant in changed)
     whole = whole if whole > 0 else np.inf
     by_size = sorted(zip(features, changes, strict=True), key=lambda change: -change[1][0])
     return [
@@ -230,18 +230,17 @@ def comparable_rows(
     The rows are predicted out of fold by the recommended model, from the rows of other folds. The
     fitted model attributes differences to features, within about so many seconds.
     """
-    (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
-    fitted = twin.fitted_
+    table, fitted = diagnosis.out_of_fold, diagnosis.model.fitted_
     anchors, domain = replace(fitted.anchors, labels=shown["name"].tolist()), fitted.anchors.domain
     rows = np.sort(rng.permutation(table.index.to_numpy())[:MAX_QUERIES])
-    predicted = target.apply(table["prediction"].reindex(range(len(anchors))).to_numpy())
-    comparables = _tabulate_out_of_fold(fitted, target, rows, predicted, twin.folds_)
-    adjustments = _adjustments(fitted, target, rows, comparables, seconds)
-    found = group_cases(comparables, adjustments, anchors, names, fitted.batches)
+    predicted = fitted.target.apply(table["prediction"].reindex(range(len(anchors))).to_numpy())
+    comparables = _tabulate_out_of_fold(fitted, rows, predicted, diagnosis.twin.folds_)
+    adjustments = _adjustments(fitted, rows, comparables, seconds)
+    cases_of_rows = group_cases(comparables, adjustments, anchors, names, fitted.batches)
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
     records, content = shown.to_dict("records"), []
-    for row, cases in zip(rows.tolist(), map(summarize_features, found), strict=True):
+    for row, cases in zip(rows.tolist(), map(summarize_features, cases_of_rows), strict=True):
         values = decode_row(anchors, row, names, fitted.batches)
         content.append(
             {
@@ -256,7 +255,7 @@ def comparable_rows(
 
 
 def _tabulate_out_of_fold(
-    fitted: FittedTwin, target: TargetTransform, rows: Indices, predicted: Floats, folds: Folds
+    fitted: FittedTwin, rows: Indices, predicted: Floats, folds: Folds
 ) -> pd.DataFrame:
     """Return the comparables of rows as `explain` does, from the training rows of their folds.
 
@@ -264,54 +263,58 @@ def _tabulate_out_of_fold(
     weighted mean of the errors of the anchors is subtracted, so that the weighted mean of the
     estimates is the prediction. All values are in units of y.
     """
-    anchors, errors = fitted.anchors, np.asarray(fitted.errors)
+    anchors, target, residuals = fitted.anchors, fitted.target, np.asarray(fitted.residuals)
     power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
-    features, shares = anchors.features, LocalErrors(anchors, errors, folds).shares(power, rows)
-    distances = cdist(*(anchors.metric.transform(part) for part in (features[rows], features)))
+    shares = LocalResiduals(anchors, residuals, folds).shares(power, rows)
+    features = anchors.metric.transform(anchors.features)
+    distances = cdist(features[rows], features)
     known_y = anchors.targets + fitted.anchor_offsets[:, None]
     content, tables = np.column_stack([anchors.X, known_y]), []
     for known, held_out in folds:
-        own = np.flatnonzero(np.isin(rows, held_out))
-        if not len(own):
+        queries = np.flatnonzero(np.isin(rows, held_out))
+        if not len(queries):
             continue
-        pairs = np.ix_(own, known)
-        weights = shares[pairs]
-        indices = np.broadcast_to(np.arange(len(known)), weights.shape)
-        mean_errors = target.apply(weights @ target.invert(errors[known]))
-        means = predicted[rows[own], None, None] - mean_errors[:, None]
-        estimates = target.invert(means + errors[known])
-        block = AnchorEstimates(indices, estimates, weights, distances[pairs])
-        copies = distinct_rows(content[known])
-        span, targets = slice(0, len(own)), target.invert_known(known_y[known])
-        table = tabulate_estimates(span, block, targets, MAX_COMPARABLES, *copies)
+        pairs = np.ix_(queries, known)
+        mean_residuals = target.apply(shares[pairs] @ target.invert(residuals[known]))
+        means = predicted[rows[queries], None, None] - mean_residuals[:, None]
+        block = AnchorEstimates(
+            indices=np.broadcast_to(np.arange(len(known)), shares[pairs].shape),
+            estimates=target.invert(means + residuals[known]),
+            weights=shares[pairs],
+            distances=distances[pairs],
+        )
+        first, codes = distinct_rows(content[known])
+        fold_y = target.invert_known(known_y[known])
+        span = slice(0, len(queries))
+        table = tabulate_estimates(span, block, fold_y, MAX_COMPARABLES, first, codes)
         is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
-        tables.append(table.assign(query=own[table["query"]], anchor=np.where(is_case, anchor, -1)))
+        tables.append(
+            table.assign(query=queries[table["query"]], anchor=np.where(is_case, anchor, -1))
+        )
     table = pd.concat(tables, ignore_index=True)
-    offset = offset_differences(fitted, fitted.anchor_offsets[rows], table, target)
-    return table.assign(offset=offset)
+    return table.assign(offset=offset_differences(fitted, fitted.anchor_offsets[rows], table))
 
 
-def _adjustments(
-    fitted: FittedTwin, target: TargetTransform, rows: Indices, table: pd.DataFrame, seconds: float
-) -> Floats:
+def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds: float) -> Floats:
     """Return (row of a table of comparables, feature) what adds to its differences.
 
     They are NaN for all other cases, and where the time did not suffice.
     """
+    target = fitted.target
     adjustments = np.full((len(table), fitted.anchors.X.shape[1]), np.nan)
     cases = table[table["anchor"] >= 0]
     end = time.perf_counter() + seconds
     for block in row_blocks(len(cases), _CASES_PER_BLOCK):
         if time.perf_counter() > end:
             break
-        own = cases[block]
-        pairs = rows[own["query"]], own["anchor"].to_numpy()
-        first, second = (fitted.queries(fitted.anchors.X[indices]) for indices in pairs)
+        block_cases = cases[block]
+        first = fitted.queries(fitted.anchors.X[rows[block_cases["query"]]])
+        second = fitted.queries(fitted.anchors.X[block_cases["anchor"]])
         attributed = attribute_difference(fitted, first, second)[..., 0]
-        known_y, estimates, offset = own[["anchor_y", "estimate", "offset"]].to_numpy().T
+        known_y, estimates, offset = block_cases[["anchor_y", "estimate", "offset"]].to_numpy().T
         known_y = known_y + offset  # in the batch of the query
         scaled = scale_to(attributed, target.apply(estimates) - target.apply(known_y))
-        adjustments[own.index] = target.invert_adjustments(scaled, known_y, estimates)
+        adjustments[block_cases.index] = target.invert_adjustments(scaled, known_y, estimates)
     return adjustments
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import numpy as np
 import uvicorn
 from sklearn.base import BaseEstimator
 from starlette.applications import Starlette
@@ -33,23 +32,27 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from twinned._compat import has_request_in_progress
 from twinned._version import __version__
+from twinned.app.prediction import FeatureRows
+from twinned.app.serve.inputs import Json
 from twinned.app.serve.models import (
     BadRequest,
-    Json,
-    KnownRows,
-    ParsedRequest,
+    RowsRequest,
     SolveRequest,
+    TableRequest,
     openapi_description,
+    parse_request,
     refuse_value_errors,
+    rows_table,
     short_repr,
 )
-from twinned.app.serve.service import MicroBatcher, PredictionService, in_thread, in_turn
+from twinned.app.serve.service import PredictionService, in_thread, in_turn, predict_in_blocks
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, Table, to_csv
+from twinned.app.tables.table import ReadOptions, Table, combine_columns, to_csv
 
 READ_SECONDS = 10.0
 """Seconds in which a client must send the head of a request, and its body."""
+MAX_CONNECTIONS = 200  # at a time; further requests get the status 503
 MAX_BODY_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
 _MAX_CELLS = 5_000_000  # of an Excel file
@@ -77,7 +80,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     """
     service = PredictionService(model, name)
     endpoints = _Endpoints(service)
-    openapi = _json_response(openapi_description(name, service.target, service.schema))
+    openapi = _json_response(openapi_description(name, service.target, service.inputs))
     return Starlette(
         routes=[
             Route("/", _render_page("page", service), methods=["GET"]),
@@ -102,38 +105,44 @@ class _Endpoints:
     """One method per route that computes predictions."""
 
     def __init__(self, service: PredictionService) -> None:
-        self.service, self.schema = service, service.schema
-        self._batcher = MicroBatcher(service)
-        self._extend = lru_cache(maxsize=2)(service.with_known)  # a page sends the same rows again
+        self.service = service
 
-    async def _with_known(self, known: KnownRows) -> _Endpoints:
-        """Those of the model with further known rows."""
-        return _Endpoints(await in_thread(self._extend, known)) if known else self
+        @lru_cache(maxsize=2)  # a page sends the same rows again
+        def extend(known: str) -> PredictionService:
+            return service.with_known(json.loads(known))
+
+        self._extend = extend
+
+    async def _with_known(self, known: list[Json]) -> PredictionService:
+        """The service of the model with further known rows."""
+        return await in_thread(self._extend, json.dumps(known)) if known else self.service
+
+    async def _read_rows(
+        self, request: Request
+    ) -> tuple[RowsRequest, PredictionService, FeatureRows]:
+        """The body of a request, the service of the model with its known rows, and its rows."""
+        parsed = parse_request(RowsRequest, _parse_json(await _read_body(request)))
+        service = await self._with_known(parsed.known)
+        return parsed, service, await in_thread(service.read, rows_table(parsed.rows))
 
     async def predict(self, request: Request) -> Response:
-        parsed = self.schema.parse_rows(_parse_json(await _read_body(request)))
-        own = await self._with_known(parsed.known)
-        columns = await own.predict_columns([parsed])
-        return _json_response(columns, warnings=own.schema.warnings(parsed.rows))
+        parsed, service, rows = await self._read_rows(request)
+        columns = await in_thread(service.predict, rows, parsed.confidence)
+        return _json_response(columns, warnings=rows.notes)
 
     async def explain(self, request: Request) -> Response:
-        rows, _, known = self.schema.parse_rows(_parse_json(await _read_body(request)))
-        own = await self._with_known(known)
-        explained = await in_thread(own.service.explain, rows)
-        content = {name: [each[name] for each in explained] for name in explained[0]}
-        content["applicability"] = await in_thread(own.service.applicability, rows)
-        return _json_response(content, warnings=own.schema.warnings(rows))
+        _, service, rows = await self._read_rows(request)
+        return _json_response(await in_thread(service.explain, rows), warnings=rows.notes)
 
     async def solve(self, request: Request) -> Response:
         needed = 'the body must be JSON: {"target": ">= 60", "near": {name: value, …}, …}.'
-        wanted = SolveRequest.parse(_parse_json(await _read_body(request), needed))
+        wanted = parse_request(SolveRequest, _parse_json(await _read_body(request), needed))
         near = self.service.known_case(wanted.near) if isinstance(wanted.near, int) else wanted.near
-        content = {"rows": [near], **({"known": wanted.known} if wanted.known else {})}
-        rows, _, known = self.schema.parse_rows(content)
-        own = await self._with_known(known)
-        proposals = await in_turn(own.service.solve, wanted, rows[0])
-        notes = own.schema.warnings(rows)
-        if not any(each["reached"] for each in proposals):
+        service = await self._with_known(wanted.known)
+        row = await in_thread(service.read, rows_table([near]))
+        proposals = await in_turn(service.solve, wanted, row)
+        notes = list(row.notes)
+        if not any(proposal["reached"] for proposal in proposals):
             notes.append("No row was found that reaches the target; these are the closest ones.")
         return _json_response({"proposals": proposals}, warnings=notes)
 
@@ -141,43 +150,21 @@ class _Endpoints:
         body, query = await _read_body(request, MAX_FILE_BYTES), request.query_params
         missing = frozenset(map(str.casefold, query.getlist("missing")))
         options: Json = {**query, "missing": missing}
-        given: Json = {"confidence": options.pop("confidence", None)}
+        content: Json = {"confidence": options.pop("confidence", None)}
         if (known := options.pop("known", None)) is not None:
             needed = "the parameter known must be JSON: [{name: value, …}, …]."
-            given["known"] = _parse_json(known.encode(), needed)
-        table = await in_thread(_parse_file, body, options, self.schema.names)
-        batches, notes = await in_thread(self.schema.parse_table, table, given)
-        own = await self._with_known(batches[0].known)
-        columns = await own.predict_columns(batches)
-        text = await in_thread(self._to_csv, table, columns)
-        all_rows = [row for each in batches for row in each.rows]
-        notes += await in_thread(own.schema.warnings, all_rows)
-        headers = {WARNINGS_HEADER: json.dumps(notes[:MAX_WARNINGS])} if notes else None
+            content["known"] = _parse_json(known.encode(), needed)
+        parsed = parse_request(TableRequest, content)
+        service = await self._with_known(parsed.known)
+        predictor = service.predictor
+        table = await in_thread(_parse_file, body, options, predictor.names)
+        rows = await in_thread(service.read, table)
+        columns = await predict_in_blocks(service, rows, parsed.confidence)
+        copied = copied_columns(table, predictor.names, predictor.categories)
+        text = await in_thread(to_csv, combine_columns(copied, columns))
+        notes = rows.notes[:MAX_WARNINGS]
+        headers = {WARNINGS_HEADER: json.dumps(notes)} if notes else None
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
-
-    def _to_csv(self, table: Table, columns: Json) -> bytes:
-        """Return the columns of a table and those of its predictions as CSV."""
-        copied = copied_columns(table, self.schema.names, self.schema.categories)
-        if taken := [name for name in columns if name in copied]:
-            raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
-        return to_csv({**copied, **columns})
-
-    async def predict_columns(self, batches: list[ParsedRequest]) -> Json:
-        """Return the columns of predictions of the rows, which are computed batch by batch.
-
-        With a confidence, rows are also classified as inside, at the edge or outside.
-        """
-        confidence = batches[0].confidence
-        if confidence is not None:
-            self.service.calibration(confidence)  # before the prediction, as it may be refused
-        intervals = confidence is not None
-        predictions = [await self._batcher.predict(each.rows, intervals) for each in batches]
-        columns: Json = self.service.to_columns(np.concatenate(predictions), confidence)
-        if intervals:
-            rate = self.service.applicability
-            classified = [await in_thread(rate, each.rows) for each in batches]
-            columns["applicability"] = [one["label"] for some in classified for one in some]
-        return columns
 
 
 async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
@@ -240,8 +227,8 @@ def _parse_file(body: bytes, options: dict[str, Any], names: list[str]) -> Table
     As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
     """
     if unknown := [name for name in options if name not in _READ_OPTIONS]:
-        known = ", ".join(("confidence", *_READ_OPTIONS, "known"))
-        raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {known}.")
+        used = ", ".join(("confidence", *_READ_OPTIONS, "known"))
+        raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {used}.")
     if body.startswith(b"PAR1"):
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
     _check_unpacked_size(body)
@@ -278,26 +265,26 @@ def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Ser
     one. The time of the body is limited by the application.
     """
 
-    class TimedProtocol(AutoHTTPProtocol):  # type: ignore[valid-type,misc]
-        _timer: asyncio.TimerHandle | None = None
+    def make_protocol(**arguments: Any) -> asyncio.Protocol:
+        protocol = AutoHTTPProtocol(**arguments)
+        asyncio.get_running_loop().call_later(read_seconds, _close_idle, protocol, read_seconds)
+        return protocol
 
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self._start_timer(transport)
+    config = uvicorn.Config(
+        app,
+        http=make_protocol,  # type: ignore[arg-type]
+        log_level="warning",
+        limit_concurrency=MAX_CONNECTIONS,
+    )
+    return uvicorn.Server(config)
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if not has_request_in_progress(self):
-                self._start_timer(self.transport)
-            elif self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
 
-        def _start_timer(self, transport: asyncio.Transport) -> None:
-            if self._timer is None:  # of a connection that is closed by then, `abort` does nothing
-                self._timer = asyncio.get_running_loop().call_later(read_seconds, transport.abort)
-
-    return uvicorn.Server(uvicorn.Config(app, http=TimedProtocol, log_level="warning"))
+def _close_idle(protocol: Any, seconds: float) -> None:
+    """Close a connection without a request in progress, else look again after some seconds."""
+    if not has_request_in_progress(protocol):
+        protocol.transport.abort()
+    elif not protocol.transport.is_closing():
+        asyncio.get_running_loop().call_later(seconds, _close_idle, protocol, seconds)
 
 
 def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:

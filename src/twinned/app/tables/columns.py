@@ -125,7 +125,7 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     if texts:
         # true and false alone would be a boolean column: report other text first
         texts.sort(key=lambda row: column[row].lower() in BOOLEANS)
-        raise ValueError(f"{_describe_texts(table, texts, name)}{hint}.")
+        raise ValueError(f"{_describe_texts(table, texts, name)}{hint if table.is_file else ''}.")
     if (is_too_large := np.abs(values) > _LARGEST).any():
         row = int(is_too_large.argmax())
         reason = f"is not a finite number of at most {_LARGEST:g}"
@@ -153,6 +153,8 @@ def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
     unit = common_unit([cell, cell])
     if unit:
         return f"{reason}; write numbers without the unit {unit!r}"
+    if not table.is_file:
+        return f"{reason}; write a number such as 1.5"
     other = "," if number_format.decimal == "." else "."
     if NumberFormat(other).parse(cell) is not None:
         sign = "comma" if number_format.decimal == "," else "point"

@@ -467,7 +467,16 @@ def _make_table(
         detected = [*detected, *describe_formats(names, in_file)]
     formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
     lines = [line for line, _ in rows]
-    return Table(path, names, columns, lines, word, formats, detected, reading, used)
+    return Table(
+        path=path,
+        names=names,
+        columns=columns,
+        lines=lines,
+        line_word=word,
+        formats=formats,
+        detected=detected,
+        file_positions=used,
+    )
 
 
 def reading_note(table: Table) -> Iterable[str]:

@@ -61,6 +61,7 @@ class Table:
     `detected` describes what was detected and is not the default, for a note. `file_positions` are
     those of the columns in the file, and `formulas` the cells without stored values, such as
     Data!D5, by column and row. `parsed` has the numbers of columns that have been parsed.
+    `is_file` is false for rows that are in no file, whose notation cannot be set.
     """
 
     path: Path
@@ -70,10 +71,10 @@ class Table:
     line_word: str = "line"
     formats: list[NumberFormat] = field(default_factory=list)
     detected: list[str] = field(default_factory=list)
-    reading: ReadOptions = field(default_factory=ReadOptions)
     file_positions: list[int] = field(default_factory=list)
     formulas: dict[tuple[str, int], str] = field(default_factory=dict)
     parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
+    is_file: bool = True
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -136,15 +137,15 @@ class Table:
         if absent := [name for name in names if name not in self._positions]:
             from twinned.rows.formatting import split_unit
 
-            keys = {name: (split_unit(name)[0], name) for name in self.names}
-            by_fold = {key.casefold(): name for name, own in keys.items() for key in own}
+            by_fold = {split_unit(name)[0].casefold(): name for name in self.names}
+            by_fold |= {name.casefold(): name for name in self.names}
             alike = [by_fold[name.casefold()] for name in absent if name.casefold() in by_fold]
-            sheets = [f" This is {each}." for each in self.detected if each.startswith("sheet ")]
+            sheets = [f" This is {text}." for text in self.detected if text.startswith("sheet ")]
             raise ValueError(
                 f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
                 f"are {join_names(self.names)}."
                 + (f" Did you mean {join_names(alike)}?" if alike else "")
-                + "".join(f"{each} Select another with --sheet." for each in sheets)
+                + "".join(f"{sheet} Select another with --sheet." for sheet in sheets)
                 + hint
             )
 
@@ -156,6 +157,22 @@ def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None
     (1000.0, nan, None, None)
     """
     return math.nan if is_missing(cell) else number_format.parse(cell)
+
+
+def combine_columns(
+    copied: Mapping[str, Sequence[object]], results: Mapping[str, Sequence[object]]
+) -> dict[str, Sequence[object]]:
+    """Return columns of a table and of results, which have `_` after a name that the table has.
+
+    >>> combine_columns({"prediction": [1]}, {"prediction": [2], "std": [3]})
+    {'prediction': [1], 'prediction_': [2], 'std': [3]}
+    """
+    columns = dict(copied)
+    for name, values in results.items():
+        while name in columns:
+            name += "_"
+        columns[name] = values
+    return columns
 
 
 def to_csv(columns: Mapping[str, Sequence[object]], digits: int = 6) -> bytes:

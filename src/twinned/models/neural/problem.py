@@ -31,7 +31,7 @@ MAX_RELEVANT_FEATURES = 60
 
 
 def prepare_rows(rows: TrainingRows) -> TrainingRows:
-    """The labelled rows of positive weight, without offsets of batches; the others as unlabelled."""
+    """The labelled rows of positive weight, without offsets of batches, and unlabelled ones."""
     labelled = ~np.isnan(rows.outputs).any(axis=1)
     present = np.array(labelled if rows.weight is None else labelled & (rows.weight > 0))
     if (n := present.sum()) < 2:

@@ -1,0 +1,59 @@
+"""A saved model with the table that a command applies it to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from twinned import load
+from twinned.app.cli.messages import print_message, print_notes, print_warnings
+from twinned.app.cli.options import BatchOptions, SavedModelOptions, read_key
+from twinned.app.prediction import FeatureRows, TablePredictor
+from twinned.app.tables.reader import check_argument_order, read_table, reading_note
+from twinned.app.tables.table import ReadOptions, Table
+
+
+def load_predictor(path: Path, key_file: Path | None = None) -> TablePredictor:
+    """Load a saved twin; with a key file, the signature of the model is verified."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
+    with print_warnings():
+        return TablePredictor.of(load(path, key=read_key(key_file)), str(path))
+
+
+def load_with_table(options: SavedModelOptions, command: str) -> tuple[TablePredictor, Table]:
+    """Load the model and read the table of a command; a ValueError where they are exchanged."""
+    check_argument_order(options.model, options.table, command)
+    predictor = load_predictor(options.model, options.key_file)
+    return predictor, read_table(options.table, options.reading, predictor.names or ())
+
+
+def with_batches(predictor: TablePredictor, options: BatchOptions) -> TablePredictor:
+    """With the column of batches that an option names, and with further known rows."""
+    predictor = replace(predictor, batch=options.batch)
+    if options.known is None:
+        return predictor
+    columns = [predictor.target, *filter(None, [predictor.batch_column])]
+    names = [*columns, *(predictor.names or ())]
+    table = read_table(options.known, reading_of_other_file(options), names)
+    return predictor.with_known_rows(table, "--known")
+
+
+def reading_of_other_file(options: SavedModelOptions) -> ReadOptions:
+    """How a second file is read, which may be of another kind: its sheet is the first."""
+    return replace(options.reading, encoding=None, sheet=None, header_row=None)
+
+
+def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:
+    """Read the features of a model from a table; print notes."""
+    rows = predictor.read(table)
+    print_notes((*reading_note(table), *rows.notes))
+    return rows
+
+
+def warn_without_batch(predictor: TablePredictor, batch: object, remedy: str) -> None:
+    """Print a line where a model with batches is asked without one."""
+    for warning in predictor.describe_missing_batch(batch, remedy):
+        print_message("warning", warning)

@@ -1,0 +1,228 @@
+"""A fitted twin applied to the rows of a table, for the commands and the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+
+from twinned._compat import safe_indexing
+from twinned.app.tables import frames
+from twinned.app.tables.columns import target_column
+from twinned.app.tables.numbers import is_missing
+from twinned.app.tables.table import Table, join_names
+from twinned.estimators.methods import TwinMethods
+from twinned.estimators.target import split_target
+from twinned.fitted.prediction import TargetPredictions
+from twinned.fitted.twin import FittedTwin
+from twinned.rows.schema import NUMERIC, Floats
+
+Columns = dict[str, np.ndarray]  # of a result, by name
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """The features of the rows of a table as a model takes them, and the batches of the rows.
+
+    `batch` (row,) is None in rows without one; it is None for a table without a column of batches.
+    """
+
+    X: pd.DataFrame | np.ndarray
+    batch: np.ndarray | None
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, rows: slice) -> FeatureRows:
+        """These rows only, without notes."""
+        batch = None if self.batch is None else self.batch[rows]
+        return FeatureRows(safe_indexing(self.X, rows), batch)
+
+
+@dataclass(frozen=True)
+class TablePredictor:
+    """A twin, or the regressor with a transformed target around one, that predicts tables.
+
+    `name` is that of the model in messages. `names` are the columns of the features, None where a
+    model that was fitted to an array takes the columns in their order. `batch` is the column of
+    batches where that is not the one of the fit.
+    """
+
+    model: TwinMethods
+    name: str
+    names: list[str] | None
+    batch: str | None = None
+
+    @classmethod
+    def of(cls, model: BaseEstimator, name: str) -> TablePredictor:
+        """The predictor of a fitted model; a ValueError for one that is no twin."""
+        if not isinstance(model, TwinMethods):
+            raise ValueError(f"{name} holds a {type(model).__name__}, which is no twin.")
+        predictor = cls(model, name, None)
+        return replace(predictor, names=model.feature_labels()) if predictor.is_named else predictor
+
+    @cached_property
+    def twin(self) -> BaseEstimator:
+        """The twin in a regressor with a transformed target, else the model itself."""
+        return split_target(self.model)[0]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the features had names in the fit."""
+        return "feature_names_in_" in vars(self.twin)
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return str(vars(self.twin).get("target_name_", "y"))
+
+    @property
+    def of_targets(self) -> dict[str, TablePredictor]:
+        """The predictor of each target, by the suffix of the names of its columns."""
+        targets = self.twin.targets_
+        return {f"_{twin.target_name_}": replace(self, model=twin) for twin in targets} or {
+            "": self
+        }
+
+    @cached_property
+    def fitted(self) -> FittedTwin:
+        """The fitted state; of several targets, that of the first, whose features all have."""
+        return (self.twin.targets_ or [self.model])[0].fitted_
+
+    @cached_property
+    def categories(self) -> list[Sequence[object] | None]:
+        """The known categories of each feature, None for a numeric one."""
+        schema = self.fitted.schema
+        kinds = zip(schema.kinds, schema.categories, strict=True)
+        return [None if kind == NUMERIC else list(categories) for kind, categories in kinds]
+
+    @cached_property
+    def allow_nan(self) -> bool:
+        """Whether the model, and the metric that selects its anchors, take missing values."""
+        nearest = self.fitted.nearest
+        is_metric_nan = nearest is None or nearest[1] in ("nan_euclidean", "learned")
+        return is_metric_nan and bool(get_tags(self.twin).input_tags.allow_nan)
+
+    @property
+    def batch_column(self) -> str | None:
+        """The column of batches, None for a model without batches."""
+        if self.batch is not None or self.fitted.batches is None:
+            return self.batch
+        first = (self.twin.targets_ or [self.twin])[0]
+        return vars(first).get("batch_name_") or vars(self.twin).get("batch_name_") or "batch"
+
+    def require_single_target(self, command: str) -> None:
+        """Raise a ValueError for a model of several targets."""
+        if self.model.n_outputs_ is not None:
+            raise ValueError(f"{command} needs a model of a single target.")
+
+    def source_columns(self, table: Table) -> tuple[list[str], list[str]]:
+        """The names of the features and the columns of the table that they are computed from."""
+        if self.batch is not None:
+            table.require([self.batch], "--batch")
+        batch = [name for name in table.names if name == self.batch_column]
+        if self.names is not None:
+            sources = frames.source_columns(table, self.names)
+            empty = " The model takes missing values, so that an absent column may be added empty."
+            table.require(sources, f"features of {self.name}", empty if self.allow_nan else "")
+            return self.names, [*sources, *batch]
+        # fitted in Python to an array: features have an order, but no names
+        names = [name for name in table.names if name not in batch]
+        if len(names) != len(self.categories) or "" in names:
+            fitted = f"{self.name} was fitted to {len(self.categories)} columns without names"
+            columns = f"{table.path} has {len(names)}: {join_names(names)}"
+            raise ValueError(f"{fitted}, but {columns}.")
+        return names, table.names
+
+    def read(self, table: Table) -> FeatureRows:
+        """Return the features of the rows of a table, with notes on what was read how."""
+        names, _ = self.source_columns(table)
+        X, notes = frames.prediction_frame(table, names, self.categories)
+        if not self.allow_nan and (missing := frames.first_missing(table, X)):
+            raise ValueError(f"{missing} has no value, and {self.name} takes no missing values.")
+        batch = None
+        if self.batch_column in table.names:
+            cells = table.column(str(self.batch_column))
+            batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
+        return FeatureRows(X if self.is_named else X.to_numpy(), batch, notes)
+
+    def describe_missing_batch(self, batch: object, remedy: str) -> list[str]:
+        """A warning where no batch is given for a model with batches, else nothing."""
+        if self.batch_column is None or batch is not None:
+            return []
+        fitted = f"{self.name} was fitted with batches, and none is given"
+        return [f"{fitted}: predictions are those of the mean of all batches; {remedy}."]
+
+    def with_known_rows(self, table: Table, option: str) -> TablePredictor:
+        """With further known rows, the features and the target of which are in a table."""
+        columns = [self.target, *filter(None, [self.batch_column])]
+        table.require(columns, option)
+        rows, y = self.read(table), target_column(table, self.target)
+        if y.censored.any():
+            raise ValueError(f"{option}: {table.path} has limits of {self.target!r}, not values.")
+        is_wrong = ~np.isfinite(self.fitted.target.apply(y.lower))
+        if is_wrong.any():
+            needed = "a positive number" if self.fitted.target.is_log else "a number"
+            row = int(is_wrong.argmax())
+            raise ValueError(f"{option}: {table.location(row, self.target)} must be {needed}.")
+        if rows.batch is not None and None in rows.batch:
+            missing = table.location(list(rows.batch).index(None), str(self.batch_column))
+            raise ValueError(f"{option}: {missing} has no value.")
+        model = self.model.add_anchors(rows.X, y.lower, batch=rows.batch)
+        return replace(self, model=model)
+
+    def predict(
+        self,
+        rows: FeatureRows,
+        *,
+        std: bool = False,
+        confidence: float | None = None,
+        of: str = "measurement",
+        levels: Mapping[str, float] | None = None,
+        bounds: tuple[float, float] | None = None,
+        applicability: bool = False,
+    ) -> Columns:
+        """Return the columns `prediction`, `std`, `low`, `high`, quantiles and `applicability`.
+
+        Those after the first as far as they are wanted; `levels` are the probabilities of quantiles
+        by the names of their columns, and `bounds` those of the target. Of several targets, the
+        names of the columns end with those of the targets; of several outputs, with their numbers.
+        """
+        prediction = self.model.predict_distribution(rows.X, batch=rows.batch, of=of)
+        predictions = [prediction]
+        if isinstance(prediction, TargetPredictions):
+            predictions = prediction.predictions
+        columns: Columns = {}
+        for (suffix, predictor), target in zip(self.of_targets.items(), predictions, strict=True):
+            if (confidence is not None or levels) and target.calibration is None:
+                needed = "which intervals and quantiles need; fit it with twinned fit and its check"
+                raise ValueError(f"{self.name} has no stored calibration, {needed}.")
+            results = _name_outputs("prediction", target.mean)
+            if std:
+                results |= _name_outputs("std", target.std)
+            if confidence is not None:
+                ends = target.interval(confidence)
+                results |= {"low": ends[:, 0], "high": ends[:, 1]}
+            if levels:
+                quantiles = target.quantiles(list(levels.values()))
+                results |= dict(zip(levels, quantiles.T, strict=True))
+            if bounds is not None:
+                numbers = [name for name in results if not name.startswith("std")]
+                results |= {name: results[name].clip(*bounds) for name in numbers}
+            if applicability:
+                labels = predictor.model.applicability(rows.X)["label"]
+                results["applicability"] = labels.to_numpy()
+            columns |= {f"{name}{suffix}": values for name, values in results.items()}
+        return columns
+
+
+def _name_outputs(name: str, values: Floats) -> Columns:
+    if values.ndim == 1:
+        return {name: values}
+    return {f"{name}_{output}": column for output, column in enumerate(values.T)}

@@ -1,0 +1,192 @@
+"""What a row of a request must have: the inputs that the features of a model are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from twinned.app.prediction import TablePredictor
+from twinned.app.tables.columns import EPOCH, PARTS
+from twinned.app.tables.frames import LIMIT, derived_from
+from twinned.rows.schema import ORDINAL, Floats
+
+_MAX_DAYS = 80_000  # from 1970, of a date
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Input:
+    """A column of a request: a feature of the model, or the batch.
+
+    `categories` are their names, None of a numeric feature, and `values` (anchor,) those of the
+    known rows, categories as codes. `has_limits` is whether there are limits, such as <5.
+    """
+
+    name: str
+    values: Floats
+    categories: list[str] | None = None
+    is_ordered: bool = False
+    has_limits: bool = False
+
+    def schema(self) -> Json:
+        """The type of the values in the OpenAPI description."""
+        if self.categories is None:
+            return {"type": ["number", "string"] if self.has_limits else "number"}
+        known: Json = {"enum": self.categories}
+        return known if self.is_ordered else {"anyOf": [known, {"type": "string"}]}
+
+    def describe(self, allow_missing: bool) -> Json:
+        """The description for the form, with the median or commonest value to start with.
+
+        It is None where most known rows have no value, if it may be missing.
+        """
+        content: Json = {"name": self.name, "choices": self.categories, "ordered": self.is_ordered}
+        present, middle = _present(self.values, allow_missing)
+        if self.categories is None:
+            content["range"] = (
+                [float(present.min()), float(present.max())] if len(present) else None
+            )
+            return content | {"middle": None if middle is None else float(middle)}
+        if middle is not None:
+            counts = np.bincount(present.astype(np.intp))
+            return content | {"middle": self.categories[int(np.argmax(counts))]}
+        return content | {"middle": None}
+
+
+@dataclass(frozen=True)
+class DateInput:
+    """A date of the request, whose parts are features of the model."""
+
+    name: str
+    features: dict[str, str]  # the feature of each part
+    days: Floats  # (anchor,)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the hour is a feature."""
+        return "hour" in self.features
+
+    def schema(self) -> Json:
+        """The type of the values in the OpenAPI description."""
+        example = "2024-01-31T12:30" if self.has_time else "2024-01-31"
+        return {"type": "string", "examples": [example]}
+
+    def describe(self, allow_missing: bool) -> Json:
+        """The description for the form, with the median day."""
+        _, days = _present(self.days, allow_missing)
+        middle = None
+        if days is not None:
+            date = EPOCH + timedelta(days=float(days))
+            middle = date.isoformat(timespec="minutes") if self.has_time else str(date.date())
+        kind = "datetime" if self.has_time else "date"
+        return {"name": self.name, "kind": kind, "middle": middle}
+
+
+def _present(values: Floats, allow_missing: bool) -> tuple[Floats, float | None]:
+    """Return the known values and their median, None where too few rows have a value."""
+    present = values[~np.isnan(values)]
+    is_known = len(present) >= (len(values) / 2 if allow_missing else 1)
+    return present, float(np.median(present)) if is_known else None
+
+
+@dataclass(frozen=True)
+class RowInputs:
+    """The inputs of a row.
+
+    Attributes
+    ----------
+    features : list of Input
+        The features of the model.
+    inputs : list of Input and DateInput
+        What a row must have: dates instead of their parts, and no marks of limits; and the batch of
+        a model with batches, which may be missing.
+    sources : dict
+        The input of each feature that is a part of a date, or marks limits.
+    batch : Input or None
+        The batch, of a model with batches.
+    """
+
+    features: list[Input]
+    inputs: list[Input | DateInput]
+    sources: dict[str, str]
+    batch: Input | None
+
+    @classmethod
+    def of(cls, predictor: TablePredictor) -> RowInputs:
+        """The inputs of the rows that a model predicts."""
+        anchors, batches = predictor.fitted.anchors, predictor.fitted.batches
+        names = predictor.model.feature_labels()
+        values = dict(zip(names, anchors.X.T, strict=True))
+        dates, limits = _find_sources(values)
+        sources = {marker: name for name, marker in limits.items()}
+        for date in dates:
+            sources |= dict.fromkeys(date.features.values(), date.name)
+        features = [
+            Input(
+                name=name,
+                values=values[name],
+                categories=None if categories is None else list(map(str, categories)),
+                is_ordered=kind == ORDINAL,
+                has_limits=name in limits,
+            )
+            for name, categories, kind in zip(
+                names, predictor.categories, anchors.schema.kinds, strict=True
+            )
+        ]
+        by_name: dict[str, Input | DateInput] = {each.name: each for each in (*features, *dates)}
+        inputs = [by_name[name] for name in dict.fromkeys(sources.get(n, n) for n in names)]
+        batch = None
+        if batches is not None:
+            codes = anchors.batch.astype(np.float64)
+            batch = Input(str(predictor.batch_column), codes, batches.names)
+            inputs.append(batch)
+        return cls(features, inputs, sources, batch)
+
+    def row_schema(self, target: str | None = None) -> Json:
+        """The OpenAPI schema of a row, or of a known row with a target, which needs its batch."""
+        properties = {each.name: each.schema() for each in self.inputs}
+        required = [each.name for each in self.inputs if target or each is not self.batch]
+        if target is not None:
+            properties[target] = {"type": "number"}
+            required.append(target)
+        return {"type": "object", "properties": properties, "required": required}
+
+
+def _find_sources(columns: Mapping[str, Floats]) -> tuple[list[DateInput], dict[str, str]]:
+    """Return the dates that features are parts of, and the features that mark limits of others.
+
+    `columns` has the values of each feature: a column of the user may have such a name, too.
+    """
+    parts_of: dict[str, dict[str, str]] = {}
+    limits: dict[str, str] = {}
+    for name, values in columns.items():
+        source, part = derived_from(name)
+        if part == LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+            limits[source] = name
+        elif part in PARTS and source not in columns:
+            parts_of.setdefault(source, {})[part] = name
+    dates = [
+        DateInput(name, features, columns[features["days"]])
+        for name, features in parts_of.items()
+        if _are_parts(features, columns)
+    ]
+    return dates, limits
+
+
+def _are_parts(features: Mapping[str, str], columns: Mapping[str, Floats]) -> bool:
+    """Return whether the features of each part are the days and other parts of the same dates."""
+    if not {"days"} < features.keys():
+        return False
+    days = columns[features["days"]]
+    present = ~np.isnan(days)
+    if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
+        return False
+    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
+    return all(
+        np.allclose([PARTS[part](date) for date in dates], columns[name][present], atol=0.02)
+        for part, name in features.items()
+    )
