@@ -40,7 +40,7 @@ def training_loops(estimator, X, y, lengths):
     """
     from twinned.models.neural.fitting import training_config
     from twinned.models.neural.problem import build_problem
-    from twinned.models.neural.training import EnsembleMember, TrainingRun, stack_problems
+    from twinned.models.neural.training_run import EnsembleMember, TrainingRun, stack_problems
 
     problem = build_problem(estimator, X, y)
     settings = problem.options.settings

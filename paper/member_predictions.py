@@ -17,7 +17,8 @@ import numpy as np
 
 from paper.fixed_anchor import substitute_anchor
 from twinned.models.neural.device import on_device
-from twinned.models.neural.difference_model import PlainNetworks, anchor_differences
+from twinned.models.neural.difference_model import PlainNetworks
+from twinned.models.neural.inference import anchor_differences
 from twinned.models.neural.network import Network, Shape
 from twinned.rows.neighbors import distance_matrix
 from twinned.rows.schema import Floats

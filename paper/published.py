@@ -27,8 +27,8 @@ from paper.published_training import (
     train_as_published,
 )
 from twinned.models.neural.device import on_device
-from twinned.models.neural.difference_model import TrainedNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, TrainedMembers, converged
+from twinned.models.neural.inference import TrainedNetworks
 from twinned.models.neural.network import Shape, pad_to, round_up, stack_fields
 from twinned.models.neural.parameters import resolve_options
 from twinned.models.neural.problem import (

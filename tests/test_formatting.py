@@ -29,7 +29,7 @@ class Parser(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] != ["style"] and data.strip():
             self.texts.append(data)
 
 
@@ -61,8 +61,8 @@ def test_result_table_is_a_plain_frame_after_an_operation():
 
 def test_long_tables_are_cut():
     html = ResultTable.create({"x": range(1000)}, {})._repr_html_()
-    assert html.count("<tr>") == 61
-    assert "The first 60 of 1,000 rows." in html
+    assert html.count("<tr>") == 61  # of which one is "..."
+    assert "1000 rows" in html
 
 
 def test_comparables(rows):
@@ -98,7 +98,7 @@ def test_diagnosis(rows, without_catboost):
     texts = Parser(html).texts
     assert result.summary in texts
     assert result.code in texts
-    assert html.count('<tr class="strong">') == 1
+    assert texts.count("✓") == 1
 
 
 def test_views_have_no_colors_of_their_own():

@@ -63,11 +63,6 @@ def boosting_trees(estimator):
     return nodes, estimator._baseline_prediction
 
 
-def neighbor_rows(estimator):
-    """The training rows and their values of a fitted `KNeighborsRegressor`."""
-    return estimator._fit_X, estimator._y
-
-
 def boosting_bitsets(estimator):
     """Of each tree of a `HistGradientBoostingRegressor`, (split, 8): categories that go left."""
     return [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration]

@@ -29,10 +29,6 @@ class UnknownCategoryWarning(UserWarning):
     """A category is not in the training set; it is treated as different from every known one."""
 
 
-class UnusedFeatureWarning(UserWarning):
-    """A feature has too few known values in the training rows, and is not used."""
-
-
 class TextFeatureWarning(UserWarning):
     """A column of text is used as a category, but seems to be numeric, an identifier or a date."""
 
@@ -74,7 +70,7 @@ def require_extra(message: str) -> Iterator[None]:
         raise MissingExtraError(message) from error
 
 
-_TABLE_WARNINGS = (UnknownCategoryWarning, UnusedFeatureWarning, TextFeatureWarning, ShiftWarning)
+_TABLE_WARNINGS = (UnknownCategoryWarning, TextFeatureWarning, ShiftWarning)
 
 
 @contextmanager

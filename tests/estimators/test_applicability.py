@@ -9,7 +9,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
-from twinned.fitted.conformal import fit_clone
 
 import twinned
 from twinned import (
@@ -75,7 +74,8 @@ def test_classes_do_not_depend_on_units(table):
 def test_measured_classes_are_stated_and_saved(name, table, tmp_path):
     X, y = table
     model = MODELS[name].fit(X, y)
-    measured = measure_applicability(model, X, y, cv=3)
+    model = measure_applicability(model, X, y, cv=3)
+    measured = model.applicability_
     assert measured.index.tolist() == ["inside", "edge", "outside"]
     assert measured["rows"].sum() == 90 + 4 * 18
     assert measured["error"]["outside"] > 2 * measured["error"]["inside"]
@@ -124,7 +124,7 @@ def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
     extended = [own.add_anchors(X[:9], y[:9]).feature_relevance_ for own in (twin, loaded)]
     np.testing.assert_array_equal(*extended)
     np.testing.assert_array_equal(extended[0], twin.feature_relevance_)
-    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)
+    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", None)
     pd.testing.assert_frame_equal(loaded.applicability(X), expected)
 
 
@@ -135,7 +135,7 @@ def test_a_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatc
         twin = clone(MODELS[name]).fit(X, y)
     else:
         twin = cross_conformal(clone(MODELS[name]), X, y, cv=2)
-    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)  # it was learned before
+    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", None)  # it was learned before
     twinned.save(twin, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
@@ -184,16 +184,18 @@ def test_measured_rows_are_held_out_in_groups(name, animals, monkeypatch):
     X, y, groups = (part[:80] for part in animals)
     given, fitted = groups if name == "twin" else None, []
     model = TwinRegressor(Ridge()).fit(X, y) if name == "twin" else fit_groups(name, X, y, groups)
+    refit = type(model).refit
 
-    def record(twin, X, y, rows, codes=None):
-        fitted.append(rows)
-        return fit_clone(twin, X, y, rows, codes)
+    def record(self, rows, **options):
+        fitted.append(rows.table_rows)
+        return refit(self, rows, **options)
 
-    monkeypatch.setattr("twinned.estimators.applicability_measurement.fit_clone", record)
-    measured = measure_applicability(model, X, y, groups=given, cv=2)
+    monkeypatch.setattr(type(model), "refit", record)
+    model = measure_applicability(model, X, y, groups=given, cv=2)
     assert len(fitted) == (4 if name == "blend" else 6)
     for rows in fitted:
         assert not set(groups[rows]) & set(np.delete(groups, rows))
+    measured = model.applicability_
     assert measured["rows"].sum() == 80 + 4 * 16
     assert measured["rows"]["inside"] > 40
     np.testing.assert_array_equal(np.unique(model.anchor_groups_, return_counts=True)[1], 8)

@@ -19,10 +19,10 @@ from twinned import (
 )
 from twinned.export import thin, to_c, to_onnx
 from twinned.models.neural import fitting
-from twinned.models.neural.difference_model import TrainedNetworks, anchor_differences
+from twinned.models.neural.inference import TrainedNetworks, anchor_differences
 from twinned.models.neural.network import pad_to
 from twinned.models.neural.problem import build_problem
-from twinned.models.neural.training import EnsembleMember
+from twinned.models.neural.training_run import EnsembleMember
 from twinned.pairing.anchors import N_NEAREST, clearly_lowest
 
 FOLDS = KFold(4, shuffle=True, random_state=0)
@@ -78,7 +78,7 @@ def test_the_choice_is_kept_by_copies_files_exports_and_further_anchors(curved, 
     assert len(table) == near.n_nearest_anchors_
     np.testing.assert_allclose(table["weight"] @ table["estimate"], near.predict(X[:1])[0])
     to_onnx(near, tmp_path / "twin.onnx")
-    with pytest.raises(ValueError, match=r"NearestAnchors\(k="):
+    with pytest.raises(TypeError, match=r"NearestAnchors\(k="):
         to_c(near, tmp_path / "twin.h")
     assert len(thin(near, 3).anchors_X_) == 3
 

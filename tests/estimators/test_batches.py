@@ -175,9 +175,9 @@ def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
 def test_added_anchors_leave_the_learned_metric(blend):
     # corrections by one metric are wrong in another
     X, y, batch, _ = make_table()
-    rows = X[:5], y[:5] + 2.0, batch[:5]
-    extended = blend.add_anchors(*rows)
-    unpickled = pickle.loads(pickle.dumps(blend)).add_anchors(*rows)  # has stored its metric
+    extended = blend.add_anchors(X[:5], y[:5] + 2.0, batch=batch[:5])
+    unpickled = pickle.loads(pickle.dumps(blend))  # has stored its metric
+    unpickled = unpickled.add_anchors(X[:5], y[:5] + 2.0, batch=batch[:5])
     expected = unpickled.predict(X, batch=batch)
     np.testing.assert_allclose(extended.predict(X, batch=batch), expected, rtol=1e-12)
 
@@ -213,7 +213,7 @@ def test_known_rows_with_little_noise_count_more_for_a_new_batch(shipped_default
     query = np.array([[-0.5, 0.0, 0.0], [0.5, 0.0, 0.0]])  # with little and with much noise
     truth, std = model.predict(query, return_std=True, batch="lab 0")
     moved = model.add_anchors(query, truth + np.array([1.0, 3.0]), batch="new")
-    weight = np.minimum((model.batches_.within / std) ** 2, 10.0)
+    weight = np.minimum((model.fitted_.batches.within / std) ** 2, 10.0)
     offset = moved.batch_offsets_["offset"]
     expected = weight @ [1.0, 3.0] / weight.sum()
     np.testing.assert_allclose(offset["new"] - offset["lab 0"], expected, atol=0.1)

@@ -10,6 +10,7 @@ import twinned
 from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining, TwinRegressor
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
+from twinned.fitted.residuals import LocalResiduals
 from twinned.models.neural.problem import build_problem
 from twinned.rows.folds import given_folds
 
@@ -69,15 +70,15 @@ def test_errors_are_those_of_held_out_rows(series, blend):
 
 def test_intervals_are_calibrated_by_held_out_rows(series, blend):
     X, _ = series
-    parts = blend.intervals_
-    assert len(parts["scores"]) == HELD_OUT.sum()
-    np.testing.assert_array_equal(np.sort(parts["rows"]), np.flatnonzero(HELD_OUT))
+    calibration = blend.calibration_
+    assert calibration.n_rows == HELD_OUT.sum()
+    np.testing.assert_array_equal(np.sort(calibration.rows), np.flatnonzero(HELD_OUT))
     low, high = blend.predict_interval(X, 0.9).T
     predicted = blend.predict(X)
     assert (low < high).all()
     assert (low > predicted).any()  # with this trend, errors of later rows have a sign
     table = blend.out_of_fold()
-    np.testing.assert_allclose(np.sort(table["score"]), parts["scores"])
+    np.testing.assert_allclose(np.sort(table["score"]), calibration.scores)
 
 
 def test_a_saved_blend_predicts_the_same(series, tmp_path):
@@ -89,7 +90,7 @@ def test_a_saved_blend_predicts_the_same(series, tmp_path):
     np.testing.assert_array_equal(loaded.out_of_fold_prediction_, blend.out_of_fold_prediction_)
     np.testing.assert_array_equal(loaded.predict_interval(X), blend.predict_interval(X))
     measured = twinned.measure_applicability(blend, X, y)
-    assert measured["rows"].sum() < HELD_OUT.sum() + N
+    assert measured.applicability_["rows"].sum() < HELD_OUT.sum() + N
 
 
 def test_rows_that_are_never_held_out_are_training_rows_of_all_folds(series):
@@ -185,9 +186,7 @@ def test_twin_with_forward_chained_folds(series):
 def test_local_errors_are_those_of_training_rows(series):
     X, y = series
     blend = AutoTwinRegressor(members=[MEMBERS[0]], cv=FORWARD, random_state=0).fit(X, y)
-    local = twinned.fitted.twin.LocalErrors(
-        blend.fitted_.anchors, np.asarray(blend.anchor_residuals_), blend.folds_
-    )
+    local = LocalResiduals(blend.fitted_.anchors, np.asarray(blend.anchor_residuals_), blend.folds_)
     shares = local.shares(1.0, np.arange(N))
     for training, held_out in FORWARD.split(X):
         assert shares[held_out][:, training].sum(axis=1) == pytest.approx(1)

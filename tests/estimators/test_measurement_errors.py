@@ -65,8 +65,9 @@ def test_known_errors_lower_the_error_and_intervals_cover(blend):
 
 def test_intervals_include_the_error_of_the_new_measurement(blend):
     X, _, _, y_std = make_table(10, 2)
-    mean, _, scale = blend.predict_error_scale(X, of="value")
-    low, high = blend.calibration_.ends(0.9)
+    prediction = blend.predict_distribution(X, of="value")
+    mean, scale = prediction.mean, prediction.scale
+    low, high = blend.calibration_.distribution.quantile(np.array([0.05, 0.95]))
     given = blend.predict_interval(X, 0.9, y_std=y_std)
     total = np.sqrt(scale**2 + y_std**2)
     np.testing.assert_allclose(given, np.column_stack([mean + total * low, mean + total * high]))

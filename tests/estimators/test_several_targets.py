@@ -290,7 +290,6 @@ def test_methods_of_one_target_name_the_way_out(model, rows):
     for method in (
         AutoTwinRegressor.predict_members,
         AutoTwinRegressor.predict_anchors,
-        AutoTwinRegressor.sample,
         AutoTwinRegressor.rank,
     ):
         with pytest.raises(ValueError, match=r"has 2 targets; .* model.targets_\[0\]"):

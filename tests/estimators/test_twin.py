@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -178,14 +179,15 @@ def test_weights_of_a_callable_are_used(data):
     assert shapes[0] == ((5, 80), (5, 80))
 
 
-def test_anchors_can_change_after_the_fit(data):
-    """`anchors` is a parameter of the prediction; the trained model is the same."""
+def test_strategies_can_change_after_the_fit(data):
+    """The trained model is the same, and parameters that are set after the fit are not used."""
     X, y = data
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, y)
     nearest = TwinRegressor(DecisionTreeRegressor(random_state=0), anchors=NearestAnchors(4))
     nearest.fit(X, y)
-    twin.set_params(anchors=NearestAnchors(4))
-    np.testing.assert_array_equal(twin.predict(X), nearest.predict(X))
+    other = twin.with_strategies(anchors=NearestAnchors(4))
+    np.testing.assert_array_equal(other.predict(X), nearest.predict(X))
+    np.testing.assert_array_equal(twin.set_params(anchors=NearestAnchors(4)).predict(X), y)
 
 
 class ReversedAnchors(NearestAnchors):
@@ -672,7 +674,8 @@ def test_verbose_prints_the_pairs_and_the_time(data, capsys):
 def test_predictions_that_are_not_finite_raise(fast, rng):
     X = rng.normal(size=(20, 2))
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, 1e3 * X[:, 0])
-    twin._y_unit = 1e307
+    fitted = twin.fitted_
+    twin = twin.with_fitted(replace(fitted, model=replace(fitted.model, unit=1e307)))
     if fast:
         twin.prepare_fast_path()
     with pytest.raises(ValueError, match=r"prediction of row 0 is .*check the scale"):

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from twinned.estimators.applicability_measurement import class_statistics
-from twinned.fitted.applicability import LABELS, ApplicabilityDomain
+from twinned.fitted.applicability import LABELS, ApplicabilityDomain, ClassStatistics
 from twinned.rows.neighbors import LearnedMetric
 
 
@@ -142,10 +141,10 @@ def test_equal_rows_are_inside():
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9), st.booleans()), min_size=1))
 def test_class_statistics_equal_a_loop(rows):
     table = pd.DataFrame(rows, columns=["label", "error", "covered"])
-    found = class_statistics(*(table[name].to_numpy() for name in table))
+    found = ClassStatistics.of_rows(*(table[name].to_numpy() for name in table), 0.9)
     for label in range(3):
         own = table[table["label"] == label]
-        assert found["rows"][label] == len(own)
+        assert found.rows[label] == len(own)
         error = np.sqrt((own["error"] ** 2).mean())
-        np.testing.assert_allclose(found["error"][label], error, atol=1e-12)
-        np.testing.assert_allclose(found["coverage"][label], own["covered"].astype(float).mean())
+        np.testing.assert_allclose(found.error[label], error, atol=1e-12)
+        np.testing.assert_allclose(found.coverage[label], own["covered"].astype(float).mean())

@@ -1,12 +1,11 @@
 """Intervals: against slow versions, by coverage, and through MAPIE unmodified."""
 
-from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
@@ -32,15 +31,15 @@ from twinned import (
     save,
 )
 from twinned.datasets import make_wsb
+from twinned.estimators.conformal import cross_errors
 from twinned.exceptions import IntegrityError
 from twinned.fitted.calibration import (
     EXPONENTS,
-    Calibration,
     ErrorScale,
     NeighborFeatures,
     numeric_columns,
-    store_calibration,
 )
+from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.quantiles import ScoreDistribution
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
@@ -74,8 +73,9 @@ def test_cross_conformal_predicts_by_the_model_of_all_rows():
     errors = [
         y[held_out] - twin().fit(X[rows], y[rows]).predict(X[held_out]) for rows, held_out in folds
     ]
-    np.testing.assert_allclose(crossed.scores, np.concatenate(errors))
-    ends = np.interp([6.1, 54.9], np.arange(1, 61), np.sort(crossed.scores))
+    scores = np.sort(np.concatenate(errors))
+    np.testing.assert_allclose(crossed.calibration_.scores, scores)
+    ends = np.interp([6.1, 54.9], np.arange(1, 61), scores)
     expected = whole[:, None] + ends
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
 
@@ -85,20 +85,15 @@ def test_stored_intervals_are_saved_with_the_twin(tmp_path):
     X = X.assign(material=pd.Categorical(["wood", "brick"] * 30))
     training, new = X[:45], X[45:]
     tree = DecisionTreeRegressor(max_depth=5, random_state=0)
-    crossed = cross_conformal(TwinRegressor(tree), training, y[:45], cv=5)
-    twin = crossed
-    expected = crossed.predict_interval(new, 0.8)
-    np.testing.assert_allclose(twin.predict_interval(new, 0.8), expected, rtol=1e-12)
+    twin = cross_conformal(TwinRegressor(tree), training, y[:45], cv=5)
     save(twin, tmp_path / "m.twin")
     np.testing.assert_array_equal(
         load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
     )
     assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees use float32
-    for others in (X[:20], X[15:]):
-        with pytest.raises(ValueError, match="whose anchors are these 45 rows"):
-            crossed.store_in(clone(twin).fit(others, y[others.index]))
-    with pytest.raises(ValueError, match="anchors, weights or symmetric of the twin have changed"):
-        copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
+    other = twin.with_strategies(anchors=NearestAnchors(3))
+    with pytest.raises(AttributeError, match="stores no calibration"):
+        other.predict_interval(new)
     with pytest.raises(AttributeError, match="stores no calibration"):
         twin.fit(X[:20], y[:20]).predict_interval(new)
 
@@ -107,28 +102,25 @@ def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
     codes = np.repeat([10115.0, 10117.0, 20095.0], 20)
     table = np.column_stack([X[:60, 0], codes])
     crossed = cross_conformal(twin(categorical_features=[1]), table, y[:60], cv=4)
-    np.testing.assert_allclose(
-        crossed.predict_interval(table), crossed.predict_interval(table), rtol=1e-12
-    )
-    assert crossed.final.intervals_["columns"].tolist() == [0]
+    assert crossed.calibration_.neighbors.columns == [0]
+    assert crossed.calibration_.neighbors.codes == [1]
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"scores": np.array([np.nan])},
-        {"scores": np.array([-1.0])},
+        {"scores": np.array([1.0, -1.0])},
         {"scores": "many"},
-        {"columns": np.array([99])},
-        {"width": "wide"},
-        {"floor": np.inf},
-        {"regressor": "x"},
-        {"more": 1},
+        {"scale": ErrorScale("wide", 0.1)},
+        {"scale": ErrorScale("std", np.inf)},
+        {"scale": ErrorScale("std", 0.1, "x")},
     ],
 )
 def test_invalid_stored_intervals_raise(change, tmp_path):
     stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std")
-    stored.intervals_ |= change
+    fitted = stored.fitted_
+    stored = stored.with_fitted(replace(fitted, calibration=replace(fitted.calibration, **change)))
     with pytest.raises(IntegrityError, match="cannot be saved: model/intervals_"):
         save(stored, tmp_path / "m.twin")
 
@@ -228,25 +220,10 @@ def test_the_error_scale_of_a_fold_is_fitted_without_its_errors():
     shifted = y[FIT].copy()
     shifted[7] += 1000
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, random_state=0)
-    errors, scores = crossed.out_of_fold()
-    _, std = crossed.predict(X[[7]], return_std=True)
-    scale_of_all_folds = std[0] / np.sqrt(np.mean(scores**2))
-    assert errors[7] / scores[7] < 10 < scale_of_all_folds
-
-
-def test_with_width_fits_no_model_again():
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
-    other = crossed.with_width("constant")
-    assert all(a is b for a, b in zip(other.models, crossed.models, strict=True))
-    assert other.final is crossed.final
-    again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
-    np.testing.assert_allclose(
-        other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
-    )
-    np.testing.assert_allclose(
-        crossed.predict_interval(X[TEST], 0.8),
-        other.with_width("learned").predict_interval(X[TEST], 0.8),
-    )
+    calibration = crossed.calibration_
+    score = calibration.scores[calibration.rows == 7][0]
+    error = shifted[7] - twin().fit(X[FIT], y[FIT]).predict(X[[7]])[0]
+    assert error / score < 10 < crossed.predict_distribution(X[[7]]).scale[0]
 
 
 def test_intervals_do_not_depend_on_other_queries():
@@ -290,7 +267,7 @@ def test_the_learned_width_follows_the_noise_of_categories():
     values = frame["a"].to_numpy() + noise * draws.normal(size=300)
     crossed = cross_conformal(TwinRegressor(Ridge()), frame, values, cv=5, random_state=0)
     blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(frame, values)
-    for model in (crossed, crossed, blend):
+    for model in (crossed, blend):
         widths = np.diff(model.predict_interval(frame, 0.8))[:, 0]
         assert widths[kind == "wild"].mean() > 4 * widths[kind == "calm"].mean()
 
@@ -299,22 +276,23 @@ def test_exponents_of_the_error_scale_are_the_likeliest():
     draws = np.random.RandomState(0)
     x = draws.uniform(size=(120, 1))
     z = x[:, 0] + (0.1 + x[:, 0]) * draws.normal(size=120)
-    crossed = cross_conformal(TwinRegressor(Ridge()), x, z, cv=4, random_state=0)
-    scale = crossed.calibration_.scale
-    errors, scores = crossed.out_of_fold()
+    folds = list(KFold(4, shuffle=True, random_state=0).split(x))
+    mean, std = np.empty(120), draws.uniform(0.5, 1.0, size=120)
+    for training, held_out in folds:
+        mean[held_out] = Ridge().fit(x[training], z[training]).predict(x[held_out])
+    errors = HeldOutErrors.of_folds(x, z, mean, std, folds)
+    _, chosen = errors.error_scales("learned", 0)
     totals = {}
     for exponents in EXPONENTS["learned"]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(EXPONENTS, "learned", [exponents])
-            _, others = crossed.with_width("learned").out_of_fold()
-        distribution = ScoreDistribution.of(np.sort(others))
-        step = 1e-6
-        density = (distribution.cdf(others + step) - distribution.cdf(others - step)) / (2 * step)
-        totals[exponents] = np.sum(np.log(density / (errors / others)))
-        if exponents == scale.powers:
-            np.testing.assert_allclose(others, scores)
+            scales, _ = errors.error_scales("learned", 0)
+        scores = errors.errors / scales
+        distribution, step = ScoreDistribution.of(np.sort(scores)), 1e-6
+        density = (distribution.cdf(scores + step) - distribution.cdf(scores - step)) / (2 * step)
+        totals[exponents] = np.sum(np.log(density / scales))
     assert len(totals) == 3
-    assert max(totals, key=lambda exponents: totals[exponents]) == scale.powers
+    assert max(totals, key=lambda exponents: totals[exponents]) == chosen.powers
 
 
 def test_categorical_columns_do_not_count_in_distances():
@@ -353,8 +331,8 @@ def test_intervals_of_small_confidence_are_ordered(confidence):
 def test_an_integer_cv_means_random_folds(cv):
     folds = KFold(5, shuffle=True, random_state=0)
     scores, expected = (
-        cross_conformal(Ridge(), X[FIT], y[FIT], cv=each, random_state=0).scores
-        for each in (cv, folds)
+        cross_conformal(Ridge(), X[FIT], y[FIT], cv=own, random_state=0).calibration_.scores
+        for own in (cv, folds)
     )
     np.testing.assert_array_equal(scores, expected)
 
@@ -363,19 +341,25 @@ def test_cv_can_be_a_list_of_folds():
     groups = np.arange(60) // 6
     folds = GroupKFold(5).split(X[FIT], y[FIT], groups)
     crossed = cross_conformal(Ridge(), X[FIT], y[FIT], cv=folds)
-    assert len(crossed.models) == 5
-    assert len(crossed.scores) == 60
+    assert crossed.calibration_.n_rows == 60
 
 
 def test_groups_are_held_out_together():
     groups = np.array([f"batch {i}" for i in np.arange(60) % 12])
     blend = AutoTwinRegressor(members=["ridge"], cv=2, random_state=0)
-    crossed = cross_conformal(blend, X[FIT], y[FIT], groups=groups, cv=3, width="std")
-    for model in crossed.models:
-        known = {tuple(row) for row in model.anchors_X_}
+    training_rows = []
+
+    class Recorded(Ridge):
+        def fit(self, X, y, sample_weight=None):
+            training_rows.append({tuple(row) for row in X})
+            return super().fit(X, y, sample_weight)
+
+    cross_conformal(Recorded(), X[FIT], y[FIT], groups=groups, cv=3, width="std")
+    for known in training_rows[:-1]:
         used = np.array([tuple(row) in known for row in X[FIT]])
         assert not set(groups[used]) & set(groups[~used])
-    assert len(np.unique(crossed.final.anchor_groups_)) == 12
+    crossed = cross_conformal(blend, X[FIT], y[FIT], groups=groups, cv=3, width="std")
+    assert len(np.unique(crossed.anchor_groups_)) == 12
     with pytest.raises(ValueError, match="one label for each of the 60 rows"):
         cross_conformal(blend, X[FIT], y[FIT], groups=groups[:9])
 
@@ -383,7 +367,7 @@ def test_groups_are_held_out_together():
 def test_the_given_model_is_not_fitted():
     model = twin()
     cross_conformal(model, X[FIT], y[FIT], cv=3)
-    assert not hasattr(model, "estimator_")
+    assert not model.__sklearn_is_fitted__()
 
 
 @pytest.mark.parametrize(
@@ -438,58 +422,14 @@ class TestPeers:
         assert inside.mean() > 0.7
 
 
-def stored_twin(**changes):
-    return cross_conformal(twin(**changes), X[FIT], y[FIT], cv=2, width="std")
-
-
-def test_stored_intervals_do_not_depend_on_how_estimators_are_printed():
-    stored = stored_twin(anchors=NearestAnchors(5))
-    expected = stored.predict_interval(X[TEST])
-    with sklearn.config_context(print_changed_only=False):
-        np.testing.assert_array_equal(stored.predict_interval(X[TEST]), expected)
-
-
-class GivenWeights(BaseEstimator):
-    def __init__(self, weights):
-        self.weights = weights
-
-    def __call__(self, distances, estimates, anchor_indices):
-        return self.weights[anchor_indices]
-
-
-def test_one_changed_weight_of_many_invalidates_stored_intervals():
-    rows = np.tile(X, (10, 1)) + np.arange(2000)[:, None] * 1e-9
-    weights = np.linspace(1.0, 2.0, len(rows))
-    stored = TwinRegressor(Ridge(), pairs=1, weights=GivenWeights(weights))
-    stored.fit(rows, np.tile(y, 10))
-    neighbors = NeighborFeatures.of(rows, np.tile(y, 10))
-    store_calibration(stored, Calibration(np.ones(50), ErrorScale("std", 0.1), neighbors))
-    stored.predict_interval(X[:2])
-    changed = weights.copy()
-    changed[1000] += 1.0  # which a printed array of 2,000 values does not show
-    stored.set_params(weights=GivenWeights(changed))
-    with pytest.raises(ValueError, match="weights"):
-        stored.predict_interval(X[:2])
-
-
-def test_a_twin_of_other_rows_with_the_same_targets_cannot_store_the_scores():
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std")
-    with pytest.raises(ValueError, match="or different ones"):
-        crossed.store_in(twin().fit(X[FIT] + 1.0, y[FIT]))
-    shuffled = np.random.RandomState(0).permutation(60)
-    assert crossed.store_in(twin().fit(X[FIT][shuffled], y[FIT][shuffled])).intervals_
-
-
 def test_the_learned_metric_of_neighbor_features_is_stored(rng, tmp_path):
     X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
     y = np.sin(3 * X[:, 0])
     twin = TwinRegressor(Ridge())
     learned = cross_conformal(twin, X, y, cv=3, metric="learned")
-    stored = learned
-    np.testing.assert_allclose(stored.predict_interval(X), learned.predict_interval(X))
     path = tmp_path / "stored.twin"
-    save(stored, path)
-    np.testing.assert_array_equal(load(path).predict_interval(X), stored.predict_interval(X))
+    save(learned, path)
+    np.testing.assert_array_equal(load(path).predict_interval(X), learned.predict_interval(X))
     plain = cross_conformal(twin, X, y, cv=3).predict_interval(X)
     assert not np.allclose(plain, learned.predict_interval(X))
 
@@ -509,16 +449,18 @@ def test_folds_have_the_local_weights_of_the_final_twin():
     rng = np.random.RandomState(0)
     X = rng.uniform(size=(90, 1))
     y = np.sin(9 * X[:, 0])
-    crossed = cross_conformal(TwinRegressor(Ridge(), cv=5, random_state=0), X, y, cv=6)
-    power, metric = crossed.final.local_power_, crossed.final.fitted_.anchors.metric
+    final = TwinRegressor(Ridge(), cv=5, random_state=0).fit(X, y)
+    power, metric = final.local_power_, final.fitted_.anchors.metric
     assert power > 0
+    folds = list(KFold(6).split(X))
+    models = [final.clone_for_folds().fit(X[training], y[training]) for training, _ in folds]
     fold, errors = np.empty(90), np.empty(90)
-    for number, model in enumerate(crossed.models):
+    for number, (model, (_, held_out)) in enumerate(zip(models, folds, strict=True)):
         assert model.local_power_ == 0
-        held_out = np.flatnonzero(~np.isin(X[:, 0], model.anchors_X_[:, 0]))
         fold[held_out], errors[held_out] = number, y[held_out] - model.predict(X[held_out])
     scaled = metric.in_length_scales(X)
-    for row, found in enumerate(crossed.out_of_fold()[0]):
+    crossed = cross_errors(models, final, X, y, folds)
+    for row, found in zip(crossed.rows, crossed.errors, strict=True):
         others = fold != fold[row]
         weights = GPWeights(power).weigh(np.abs(scaled[others] - scaled[row]).T, metric.noise)[0]
         expected = errors[row] - np.average(errors[others], weights=weights)

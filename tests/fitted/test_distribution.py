@@ -17,7 +17,6 @@ from twinned import (
     metrics,
     save,
 )
-from twinned.fitted.calibration import stored_calibration
 from twinned.fitted.quantiles import ScoreDistribution
 
 rng = np.random.RandomState(0)
@@ -102,7 +101,7 @@ def test_quantiles_of_a_twin_are_the_ends_of_its_interval(twin):
     np.testing.assert_allclose(quantiles[:, [0, 2]], np.column_stack([low, high]))
     np.testing.assert_allclose(twin.predict_cdf(X[60:], high), 0.95)
     mean, std = twin.predict(X[60:], return_std=True)
-    errors = stored_calibration(twin).scores
+    errors = twin.calibration_.scores
     scale = twin.predict_error_scale(X[60:])[2]
     np.testing.assert_allclose(std, scale * np.sqrt(np.mean(errors**2)))  # calibrated
     assert std.mean() == pytest.approx(0.2, rel=0.4)

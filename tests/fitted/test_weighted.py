@@ -1,6 +1,7 @@
 """Weighted conformal prediction: quantiles, likelihood ratios, and coverage under shift."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -92,19 +93,17 @@ def test_rows_without_alike_calibration_rows_have_infinite_intervals(calibrated)
 
 
 def test_scores_belong_to_their_rows(calibrated):
-    stored = calibrated.intervals_
-    assert sorted(stored["rows"]) == list(range(1000))
-    large = calibrated.anchors_X_[stored["rows"][-100:], 0]
+    rows = calibrated.calibration_.rows
+    assert sorted(rows) == list(range(1000))
+    large = calibrated.anchors_X_[rows[-100:], 0]
     assert large.min() > 0.4  # where errors are large
 
 
 def test_a_calibration_without_rows_is_refused(calibrated):
     X = calibrated.anchors_X_[:3]
-    stored = calibrated.intervals_
-    calibrated.intervals_ = stored | {"rows": None}
-    try:
-        with warnings.catch_warnings(), pytest.raises(ValueError, match="cross_conformal again"):
-            warnings.simplefilter("ignore")
-            calibrated.predict_interval(X, X_shifted=X)
-    finally:
-        calibrated.intervals_ = stored
+    fitted = calibrated.fitted_
+    calibration = replace(fitted.calibration, rows=None)
+    without = calibrated.with_fitted(replace(fitted, calibration=calibration))
+    with warnings.catch_warnings(), pytest.raises(ValueError, match="cross_conformal again"):
+        warnings.simplefilter("ignore")
+        without.predict_interval(X, X_shifted=X)

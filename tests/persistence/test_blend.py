@@ -278,9 +278,3 @@ def test_altered_value(file, value, path, match):
 def test_missing_part(file, name):
     file.change_json(lambda model: model["part"]["state"]["dict"].pop(name))
     file.assert_refused(f"has no {name}; fit and save the model again")
-
-
-def test_stored_intervals_of_other_settings_raise(file, table):
-    file.set("0" * 64, "intervals_", "settings")
-    with pytest.raises(ValueError, match="calibrate again"):
-        twinned.load(file.path).predict_interval(table[0])

@@ -125,7 +125,9 @@ def test_predictions_do_not_depend_on_the_block_size(table, base, anchors, weigh
     for a, b in zip(whole, blocks, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=scale)
     np.testing.assert_allclose(difference, twin.predict_difference(X, X[::-1]), atol=scale)
-    np.testing.assert_allclose(loops, twin.loop_inconsistency(X, 3, 0), rtol=1e-9, atol=4 * scale)
+    np.testing.assert_allclose(
+        loops, twin.loop_inconsistency(X, n_loops=3, random_state=0), rtol=1e-9, atol=4 * scale
+    )
 
 
 @settings(max_examples=30)
@@ -134,7 +136,7 @@ def test_predictions_do_not_depend_on_the_order_of_anchors(table, base, seed):
     X, y = table
     twin = TwinRegressor(base, pairs=4, anchors=RandomAnchors(1), random_state=0).fit(X, y)
     order = np.random.RandomState(seed).permutation(len(X))
-    twin.set_params(anchors="all")
+    twin = twin.with_strategies(anchors="all")
     mean, std = twin.add_anchors(X, y).predict(X, return_std=True)
     other_mean, other_std = twin.add_anchors(X[order], y[order]).predict(X, return_std=True)
     scale = max(1.0, np.abs(y).max())

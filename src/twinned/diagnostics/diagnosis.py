@@ -122,11 +122,12 @@ class Diagnosis:
         errors = self.errors.describe("y")
         columns = ("model", "rmse", "rmse_se", "weight", "fit_seconds")
         board = {name: self.leaderboard[name].tolist() for name in columns}
+        board["recommended"] = ["✓" if chosen else "" for chosen in self.leaderboard["recommended"]]
         sections = [(name, lines) for name, lines in self._sections().items() if lines]
         return view(
             paragraph(self.summary, "strong"),
             table({"": [*errors], "errors of held-out rows": [*errors.values()]}),
-            table(board, LEADERBOARD_FORMATS, strong=self.leaderboard["recommended"].tolist()),
+            table(board, LEADERBOARD_FORMATS),
             *(details(f"{name}: {len(lines)}", bullets(lines)) for name, lines in sections),
             details("Code of the recommended model", preformatted(self.code)),
         )

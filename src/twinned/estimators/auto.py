@@ -25,7 +25,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.rows import BlendRows, blend_rows, warn_of_unknown_features
+from twinned.estimators.blending.rows import BlendRows, blend_rows
 from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
@@ -312,8 +312,6 @@ class AutoTwinRegressor(BaseTwin):
         """Fit the blend of a single target to validated rows; `start` is when the fit began."""
         rows = weigh_by_error(remove_offsets(rows, shrinks=True))
         shared = blend_rows(rows, self.cv, self.effort, seed)
-        names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
-        warn_of_unknown_features(shared.rows.take(shared.rows.known), names, stacklevel=4)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
             self._set_blend(members, shared, seed, calibrate=calibrate)
@@ -558,7 +556,7 @@ class AutoTwinRegressor(BaseTwin):
         return self._record
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
+        state = dict(super().__getstate__())
         state.pop("_record", None)  # a saved model has none
         return state
 

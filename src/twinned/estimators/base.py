@@ -32,6 +32,13 @@ class BaseTwin(TwinMethods, BaseEstimator):
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 
+    def with_strategies(self, *, anchors: Any = None, weights: Any = None) -> Self:
+        """As in `TwinMethods`; the strategies are also parameters of the result."""
+        other = super().with_strategies(anchors=anchors, weights=weights)
+        strategies = {"anchors": anchors, "weights": weights}
+        vars(other).update({name: value for name, value in strategies.items() if value is not None})
+        return other
+
     def with_fitted(self, fitted: FittedTwin) -> Self:
         """A copy of the estimator with another fitted state."""
         other = type(self).__new__(type(self))

@@ -296,7 +296,7 @@ class RawPrediction:
 
 
 def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
-    """Raw predictions of a model of a single output; standard deviations are 1 where it has none."""
+    """Raw predictions of a model of one output, with standard deviations of 1 where it has none."""
     twin, transform = unwrap(model)
     if not isinstance(twin, TwinMethods):
         mean, std = predict_with_std(model, X)

@@ -27,6 +27,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import add_rows, in_batches
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.resources import limit_threads
+from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels
@@ -137,6 +138,11 @@ class TwinMethods(PredictionMethods, RegressorMixin):
     def anchor_weights_(self) -> Floats | None:
         """(n_anchors,): sample weights of the anchors, or None."""
         return self.fitted_.anchors.weights
+
+    @property
+    def anchor_labels_(self) -> list[Any] | None:
+        """Labels of the anchors in the training table, or None where it had no index."""
+        return self.fitted_.anchors.labels
 
     @property
     def anchor_rows_(self) -> Indices:
@@ -661,6 +667,37 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         covariance = prediction.paired_error_covariance(others)
         variance = np.maximum(std**2 + others.error_std**2 - 2 * covariance, 0.0)
         return probability_positive(sign * (location - others.location), np.sqrt(variance))
+
+    # --- the same model with other anchors ----------------------------------------------------
+
+    def with_strategies(self, *, anchors: Any = None, weights: Any = None) -> Self:
+        """The same fitted model with other strategies of anchors or weights; None keeps one.
+
+        Nothing is fitted again. Out-of-fold residuals and a calibration belong to the strategies of
+        the fit, so the result has none.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import NearestAnchors, TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.with_strategies(anchors=NearestAnchors(1)).predict_anchors([[0.1]])[0]
+        array([[0]])
+        """
+        fitted = self.fitted_
+        strategy = fitted.anchor_strategy if anchors is None else as_anchor_strategy(anchors)
+        weighting = fitted.weight_strategy if weights is None else as_weight_strategy(weights)
+        return self.with_fitted(
+            replace(
+                fitted,
+                anchor_strategy=strategy,
+                weight_strategy=weighting,
+                residuals=None,
+                local_weights=None,
+                calibration=None,
+                applicability=None,
+            )
+        )
 
     # --- further known rows -------------------------------------------------------------------
 

@@ -12,12 +12,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.rows.folds import Folds, row_folds
-from twinned.rows.scaling import PowerScaling, skewed_columns
+from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats
 from twinned.rows.validation import restore_on_failure
 
 _FOLDS = 5
-CHOICE_ROWS = 400  # by which the transformation is chosen
+# (features, target) that have a power → what is transformed
+_TRANSFORMS = {
+    (False, False): "none",
+    (True, False): "features",
+    (False, True): "target",
+    (True, True): "both",
+}
 # Nodes and weights of Gauss–Hermite quadrature: means over a normal distribution.
 _NODES = np.polynomial.hermite_e.hermegauss(15)
 QUADRATURE = _NODES[0], _NODES[1] / _NODES[1].sum()
@@ -46,12 +52,12 @@ class TransformedModel:
 
 
 class PowerRegressor(RegressorMixin, BaseEstimator):
-    """A regressor of Yeo–Johnson transformed features, of a transformed target or of both.
+    """A regressor of Yeo–Johnson transformed features and of a transformed target.
 
-    Which of the three is chosen by out-of-fold error. Features whose skewness is small stay as
-    they are, and so does such a target. All are standardized. A prediction is the mean of y: the
-    transformed target is taken as normal, with the standard deviation of its out-of-fold errors.
-    Predictions exceed the range of the training values by at most its width.
+    Features whose skewness is small stay as they are, and so does such a target. All are
+    standardized. A prediction is the mean of y: the transformed target is taken as normal, with the
+    standard deviation of its out-of-fold errors. Predictions exceed the range of the training
+    values by at most its width.
 
     Parameters
     ----------
@@ -79,7 +85,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         self.regressor = regressor
 
     def fit(self, X, y, sample_weight=None):
-        """Choose the transformation by five folds, and fit to all rows.
+        """Fit to all rows; five folds give the errors of the transformed target.
 
         Parameters
         ----------
@@ -99,59 +105,52 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Fit, with out-of-fold predictions by given folds; NaN where none holds out a row.
 
-        The transformations of a fold are fitted without its rows. Of many rows, a random subset
-        chooses between features, target and both.
+        The transformations of a fold are fitted without its rows. The error of the scaled target in
+        a fold is that of the other folds, so that it does not depend on the rows that are
+        predicted.
         """
         with restore_on_failure(self):
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
             weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
-            rows: list[Any] = [X, y, weight, folds]
-            many = len(y) > CHOICE_ROWS
-            few = np.random.RandomState(0).permutation(len(y))[:CHOICE_ROWS]
-            among = [tuple(np.flatnonzero(np.isin(few, part)) for part in fold) for fold in folds]
-            among = [fold for fold in among if all(map(len, fold))]
-            subset = [X[few], y[few], weight[few], among] if many else rows
-            fits = {name: self._cross_fit(name, *subset) for name in _applicable(X, y)}
-            self.transform_ = min(fits, key=lambda name: fits[name][2])
-            best = self._cross_fit(self.transform_, *rows) if many else fits[self.transform_]
-            self.model_, self.out_of_fold_prediction_, _ = best
+            model = self._fit_rows(X, y, weight)
+            fold_models = Parallel(require="sharedmem")(
+                delayed(self._fit_rows)(X[training], y[training], weight[training], similar=model)
+                for training, _ in folds
+            )
+            scaled, residuals, prediction = np.full((3, len(y)), np.nan)
+            for (_, held_out), fold_model in zip(folds, fold_models, strict=True):
+                scaled[held_out] = fold_model.scaled_prediction(X[held_out])
+                scaled_y = fold_model.target.transform(y[held_out, None])[:, 0]
+                residuals[held_out] = scaled[held_out] - scaled_y
+            for (_, held_out), fold_model in zip(folds, fold_models, strict=True):
+                others = np.delete(np.arange(len(y)), held_out)
+                error = _root_mean_square(residuals[others], weight[others])
+                prediction[held_out] = replace(fold_model, error=error).mean(scaled[held_out])
+            self.model_ = replace(model, error=_root_mean_square(residuals, weight))
+            self.out_of_fold_prediction_ = prediction
+            of_features = bool((model.features.power != 1.0).any())
+            of_target = bool((model.target.power != 1.0).any())
+            self.transform_ = _TRANSFORMS[of_features, of_target]
         return self
 
-    def _cross_fit(
-        self, transform: str, X: Floats, y: Floats, weight: Floats, folds: Folds
-    ) -> tuple[TransformedModel, Floats, float]:
-        """The model of all rows, (row,) out-of-fold predictions and their error.
-
-        The error of the scaled target in a fold is that of the other folds, so that it does not
-        depend on the rows that are predicted.
-        """
-        model = self._fit_rows(transform, X, y, weight)
-        models = Parallel(require="sharedmem")(
-            delayed(self._fit_rows)(transform, X[t], y[t], weight[t], model) for t, _ in folds
-        )
-        scaled, errors, prediction = np.full((3, len(y)), np.nan)
-        for (_, rows), other in zip(folds, models, strict=True):
-            scaled[rows] = other.scaled_prediction(X[rows])
-            errors[rows] = scaled[rows] - other.target.transform(y[rows, None])[:, 0]
-        for (_, rows), other in zip(folds, models, strict=True):
-            error = _root_mean_square(np.delete(errors, rows), np.delete(weight, rows))
-            prediction[rows] = replace(other, error=error).mean(scaled[rows])
-        model = replace(model, error=_root_mean_square(errors, weight))
-        return model, prediction, _root_mean_square(prediction - y, weight)
-
     def _fit_rows(
-        self, transform: str, X: Floats, y: Floats, weight: Floats, similar: Any = None
+        self, X: Floats, y: Floats, weight: Floats, similar: TransformedModel | None = None
     ) -> TransformedModel:
         """Fit to rows; the search of a process starts from the model of similar rows."""
-        features = PowerScaling.fit(X, powers=transform in ("features", "both"))
-        target = PowerScaling.fit(y[:, None], powers=transform in ("target", "both"))
+        features = PowerScaling.fit(X, powers=True)
+        target = PowerScaling.fit(y[:, None], powers=True)
         regressor, start = clone(self.regressor), {}
         if similar is not None and isinstance(regressor, GPRegressor):
             start = {"similar": similar.regressor.process_}
-        scaled = features.transform(X), target.transform(y[:, None])[:, 0]
-        regressor.fit(*scaled, sample_weight=weight, **start)
-        limits = 2 * y.min() - y.max(), 2 * y.max() - y.min()
-        return TransformedModel(features, target, regressor, *limits)
+        scaled_y = target.transform(y[:, None])[:, 0]
+        regressor.fit(features.transform(X), scaled_y, sample_weight=weight, **start)
+        return TransformedModel(
+            features=features,
+            target=target,
+            regressor=regressor,
+            lower=2 * y.min() - y.max(),
+            upper=2 * y.max() - y.min(),
+        )
 
     def predict(self, X):
         """Mean of y."""
@@ -160,13 +159,6 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
         return self.model_.mean(self.model_.scaled_prediction(rows))
 
 
-def _applicable(X: Floats, y: Floats) -> list[str]:
-    """The transformations of skewed features (row, feature) and of a skewed target (row,)."""
-    parts = {"features": X, "target": y[:, None]}
-    names = [name for name, values in parts.items() if skewed_columns(values).any()]
-    return [*names, "both"] if len(names) == 2 else names or ["none"]
-
-
-def _root_mean_square(errors: Floats, weight: Floats) -> float:
-    known = ~np.isnan(errors)  # NaN where no fold holds out a row
-    return float(np.sqrt(np.average(errors[known] ** 2, weights=weight[known])))
+def _root_mean_square(residuals: Floats, weight: Floats) -> float:
+    known = ~np.isnan(residuals)  # NaN where no fold holds out a row
+    return float(np.sqrt(np.average(residuals[known] ** 2, weights=weight[known])))

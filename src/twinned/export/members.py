@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import POWER, FittedMember
-from twinned.export.model_parts import read_schema, refuse_batches
+from twinned.export.exported_twin import read_schema, refuse_batches
 from twinned.rows.schema import ORDINAL
 
 

@@ -7,33 +7,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.persistence.schema import LINEAR
-from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.schema import Floats
 
 Networks = NeuralDifferenceModel | PlainNetworks
-
-
-def read_schema(model: BaseEstimator) -> TableSchema:
-    """The kinds and categories of the features; a regressor of scikit-learn has numbers only."""
-    if isinstance(model, BaseTwin | BaseNeural):
-        return model.schema_
-    return TableSchema.all_numeric(int(model.n_features_in_))
-
-
-def refuse_batches(model: BaseEstimator) -> None:
-    """Raise for a model with batches: an export or a part of it would predict without offsets."""
-    models = (model, *model.targets_) if isinstance(model, BaseTwin) else ()
-    if any(each.batches_ is not None for each in models):
-        raise TypeError("The offsets of batches cannot be exported; use twinned.save, and predict.")
-
-
-def read_feature_names(model: BaseEstimator, prefix: str = "") -> list[str]:
-    """Names of the features of a model, or a prefix and their numbers."""
-    numbered = [f"{prefix}{j}" for j in range(read_schema(model).n_features)]
-    return [str(name) for name in getattr(model, "feature_names_in_", numbered)]
 
 
 def unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.export.model_parts import refuse_batches
+from twinned.export.exported_twin import refuse_batches
 from twinned.models.greedy_selection import simplex_least_squares
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target

@@ -60,7 +60,8 @@ class HeldOutErrors:
             Of a twin, the matrix of encoded features.
         y, mean, std : ndarrays of shape (n,)
             Known values, out-of-fold predictions and their raw standard deviations.
-        folds : list of (training rows, held-out rows)
+        folds : list of tuples
+            Training rows and held-out rows of each fold.
         categorical : sequence of int, default=()
             Columns of codes of categories.
         metric : {"euclidean", "learned"}, default="euclidean"

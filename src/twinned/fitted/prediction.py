@@ -185,10 +185,7 @@ class Prediction:
         It is raw without a calibration: that of the estimates of anchors and members. That of a
         transformed target is by the delta method.
         """
-        if self.calibration is None:
-            std = self.spread
-        else:
-            std = self.calibration.std(self.scale)
+        std = self.spread if self.calibration is None else self.calibration.std(self.scale)
         return std if self.target == IDENTITY else self.target.slope(self.mean) * std
 
     def interval(self, confidence: float = 0.9, shifted: Floats | None = None) -> Floats:

@@ -5,8 +5,8 @@ of the model or from pairs, adds the known values, and combines the estimates.
 
 Where out-of-fold residuals of the anchors are known, that is the prediction f(a) of the model. The
 estimate from an anchor b is then y(b) + f(a) − g(b), where g(b) is the out-of-fold prediction of b,
-by a model that was not fitted to it: f(a) plus the residual of b. So the estimates differ as much as
-the model errs, and where residuals of neighbors are alike, near anchors have more weight.
+by a model that was not fitted to it: f(a) plus the residual of b. So the estimates differ as much
+as the model errs, and where residuals of neighbors are alike, near anchors have more weight.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class FittedTwin:
     anchors: Anchors
     anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
     weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
-    budget: MemoryBudget = MemoryBudget(None, None)
+    budget: MemoryBudget = field(default_factory=MemoryBudget)
     # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
     # equal weights. So the model is not changed by their mean.
     residuals: Floats | None = None

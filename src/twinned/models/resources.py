@@ -104,8 +104,8 @@ def parse_memory_limit(limit: object) -> int | None:
 class MemoryBudget(NamedTuple):
     """A memory limit in bytes, shared by the threads of `n_jobs`; None is unlimited."""
 
-    limit: int | None
-    n_jobs: int | None
+    limit: int | None = None
+    n_jobs: int | None = None
 
     def fits(self, n_bytes: int) -> bool:
         """Whether so many bytes fit for each thread."""

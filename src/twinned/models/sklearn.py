@@ -10,6 +10,7 @@ LightGBM stores one byte per feature of a pair, where the pair itself takes eigh
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
+_LOGGER = logging.getLogger("twinned")
 _FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters
 # Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
 # is far above rounding, and far below the width of a bin.
@@ -39,6 +41,9 @@ _RESOLUTION = 2.0**-30
 # Of a threshold between two values of a pair column: near the middle, but irrational, so that no
 # other value of an evenly spaced column is at it.
 _POSITION = 0.24**0.5
+# Columns of pairs that a smaller share knows are not used: boosting cannot bin a column without any
+# known value, and finds its bins by a sample of the pairs. One that 1 % of the rows know has more.
+_LEAST_KNOWN_SHARE = 1e-4
 # Aliases of `n_estimators`, which take precedence in LightGBM's own `fit`.
 _N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
 _N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
@@ -85,8 +90,7 @@ class PairTrainingSet(NamedTuple):
 
     `pairs` is (n_pairs, width) and `target` (n_pairs,) or (n_pairs, n_outputs). `fit_params` holds
     `sample_weight`, `X_val` and `y_val` where given. A search is cross-validated over the rows
-    `first`, `second` (n_pairs,) of the pairs, their values `y` and `groups`. The first
-    `n_constant` columns are 0 in all pairs.
+    `first`, `second` (n_pairs,) of the pairs, their values `y` and `groups`.
     """
 
     pairs: Pairs | LazyPairMatrix
@@ -96,21 +100,12 @@ class PairTrainingSet(NamedTuple):
     second: Indices
     y: Floats
     groups: Indices | None = None
-    n_constant: int = 0
-
-    def hold_constant(self, n_columns: int) -> PairTrainingSet:
-        """The training set with the first columns set to 0."""
-        pairs = np.array(self.pairs)
-        pairs[:, :n_columns] = 0.0
-        return self._replace(pairs=pairs, n_constant=n_columns)
 
     def with_pseudo_labels(self, pairs: Pairs, target: Floats) -> PairTrainingSet:
         """The training set with further pairs, whose weight is that of the mean pair.
 
         They belong to no rows of the training set, so a search cannot be fitted to the result.
         """
-        pairs = np.array(pairs)
-        pairs[:, : self.n_constant] = 0.0
         fit_params = dict(self.fit_params)
         if "sample_weight" in fit_params:
             weight = fit_params["sample_weight"]
@@ -127,7 +122,8 @@ def fit_on_pairs(
 ) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed.
 
-    Pairs of gradient boosting are rounded in place (see `round_pairs`).
+    Pairs of gradient boosting are rounded in place (see `round_pairs`), and columns that hardly any
+    pair knows are set to 0, so that they are not used.
     """
     base, pairs = clone(base), training.pairs
     parameters = base.get_params()
@@ -139,6 +135,8 @@ def fit_on_pairs(
     set_threads = parameters.get("n_jobs", 1) is None
     if set_threads:
         base.set_params(n_jobs=count_threads(n_jobs))
+    if not isinstance(pairs, LazyPairMatrix):
+        _clear_unknown_columns(pairs)
     is_rounded = round_pairs(base, training)
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
     with limit_threads(n_jobs):
@@ -157,6 +155,15 @@ def fit_on_pairs(
         # (None means one thread to scikit-learn, but all cores to LightGBM and XGBoost)
         base.set_params(n_jobs=None if type(base).__module__.startswith("sklearn.") else 1)
     return base
+
+
+def _clear_unknown_columns(pairs: Pairs) -> None:
+    """Set columns of pairs with too few known values to 0, in place."""
+    n_known = np.count_nonzero(~np.isnan(pairs), axis=0)
+    unknown = np.flatnonzero(n_known < max(1.0, _LEAST_KNOWN_SHARE * len(pairs)))
+    if len(unknown):
+        pairs[:, unknown] = 0.0
+        _LOGGER.info("%d columns of pairs with too few known values are not used", len(unknown))
 
 
 def round_pairs(base: BaseEstimator, training: PairTrainingSet) -> bool:

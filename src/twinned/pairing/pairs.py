@@ -361,12 +361,6 @@ class PairFeatures:
             self.width += (n_numeric + n_codes) * ("difference" in kind)
         self.bytes_per_pair = self.width * dtype.itemsize
 
-    @property
-    def n_concatenated(self) -> int:
-        """Number of leading columns that are features of one row."""
-        is_concatenated = isinstance(self.kind, str) and "concat" in self.kind
-        return 2 * self._n_encoded if is_concatenated else 0
-
     def build(self, first: Rows, second: Rows) -> Floats:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
         if self._selected is not None:

@@ -363,7 +363,6 @@ def _read_calibration(fitted: FittedTwin) -> State | None:
         "metric": None if neighbors.learned is None else tuple(neighbors.learned),
         "scores": calibration.scores,
         "rows": calibration.rows,
-        "settings": "",
     }
 
 

@@ -6,9 +6,9 @@ themes.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -19,7 +19,8 @@ _STYLE = (
     ".twinned table{border-collapse:collapse;margin:.4em 0;background:transparent;color:inherit}"
     ".twinned th,.twinned td{padding:.2em .7em;text-align:right;color:inherit;"
     "border:0;border-bottom:1px solid rgba(128,128,128,.35);font-variant-numeric:tabular-nums}"
-    ".twinned th{font-weight:600}.twinned .text{text-align:left}"
+    ".twinned th{font-weight:600}"
+    ".twinned th:first-child,.twinned td:first-child{text-align:left}"
     ".twinned .soft{opacity:.7}.twinned .strong{font-weight:600}"
     ".twinned pre{background:rgba(128,128,128,.12);padding:.5em .8em;color:inherit}</style>"
 )
@@ -145,42 +146,32 @@ def bullets(items: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
 
 
-def table(
-    columns: Mapping[str, Sequence[Any]],
-    formats: Mapping[str, str] | None = None,
-    strong: Sequence[bool] | None = None,
-) -> str:
-    """Return columns as a table.
+def table(columns: Mapping[str, Sequence[Any]], formats: Mapping[str, str] | None = None) -> str:
+    """Return columns as a table of at most 60 rows.
 
-    Text is at the left; numbers are at the right with four significant digits, or by a `formats`
-    string of their column. Missing values are empty. `strong` marks rows.
+    Numbers have four significant digits, or are formatted by a `formats` string of their column.
+    Missing values are empty.
 
-    >>> table({"name": ["a<b"], "rmse": [0.123456]}, {"rmse": ".2f"})
-    '<table><thead><tr><th class="text">name</th><th>rmse</th></tr></thead>...
+    >>> "<td>0.12</td>" in table({"name": ["a<b"], "rmse": [0.123456]}, {"rmse": ".2f"})
+    True
     """
-    formats = formats or {}
-    cells = [[_format(x, formats.get(name)) for x in column] for name, column in columns.items()]
-    is_text = [any(isinstance(x, str) for x in column) for column in columns.values()]
-    kinds = [' class="text"' if text else "" for text in is_text]
-    head = "".join(
-        f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True)
+    frame = pd.DataFrame(columns).astype(object)
+    return frame.to_html(
+        index=False,
+        border=0,
+        na_rep="",
+        formatters={name: partial(_format, spec=(formats or {}).get(name)) for name in frame},
+        max_rows=_MAX_ROWS,
+        show_dimensions=len(frame) > _MAX_ROWS,
     )
-    rows = []
-    for i, row in enumerate(zip(*cells, strict=True)):
-        mark = ' class="strong"' if strong is not None and strong[i] else ""
-        shown = (f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True))
-        rows.append(f"<tr{mark}>{''.join(shown)}</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _format(value: Any, spec: str | None) -> str:
-    """Return a value as escaped text."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
+    """Return a value as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         plain = str(value) if isinstance(value, int) else format_number(value)
         return (format(value, spec) if spec else plain).replace("-", "−")
-    return escape(str(value))
+    return str(value)
 
 
 class ResultTable(pd.DataFrame):
@@ -200,10 +191,4 @@ class ResultTable(pd.DataFrame):
         return made
 
     def _repr_html_(self) -> str:
-        formats = getattr(self, "html_formats", None) or {}
-        shown = self.head(_MAX_ROWS)
-        columns = {str(name): shown.iloc[:, j].tolist() for j, name in enumerate(shown.columns)}
-        parts = [table(columns, formats)]
-        if len(self) > _MAX_ROWS:
-            parts.append(paragraph(f"The first {_MAX_ROWS} of {len(self):,} rows.", "soft"))
-        return view(*parts)
+        return view(table(pd.DataFrame(self), getattr(self, "html_formats", None)))

@@ -25,6 +25,7 @@ from tests.export.c.conftest import (
     SANITIZERS,
     TRAINING,
     WARNINGS,
+    make_rows,
     with_activation,
 )
 from twinned import (
@@ -36,7 +37,7 @@ from twinned import (
     conformal,
 )
 from twinned.export.c import to_c
-from twinned.export.model_parts import read_schema
+from twinned.export.exported_twin import read_schema
 from twinned.export.thinning import thin
 
 BASES = {
@@ -117,6 +118,40 @@ def test_sample_weights(training_rows, queries, run_c):
     weight = np.random.RandomState(0).uniform(size=len(y))
     twin = TwinRegressor(BASES["tree"], random_state=0).fit(X, y, sample_weight=weight)
     assert_close(run_c(twin, queries), twin, queries)
+
+
+@pytest.mark.parametrize("local_power", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_residuals_of_anchors(local_power, weighted, queries, run_c):
+    """Of twins with out-of-fold residuals, also after new anchors, whose mean residual is not 0."""
+    X, y = make_rows(60)
+    X[:3, 1] = np.nan
+    weight = np.random.RandomState(0).uniform(size=len(y)) if weighted else None
+    base = HistGradientBoostingRegressor(max_iter=5)
+    twin = TwinRegressor(base, pairs=10, cv=4, random_state=0).fit(X, y, sample_weight=weight)
+    twin.local_power_ = local_power
+    twin = twin.add_anchors(queries[:9], np.full(9, 34.0))
+    rows = np.concatenate([queries, X])  # some equal an anchor
+    compiled = run_c(twin, rows, flags=SANITIZERS)
+    assert_close(compiled, twin, rows, tolerance=5e-5)  # weights of near anchors differ much
+    metric = twin.fitted_.anchors.metric
+    apart = metric.transform(rows)[:, None] - metric.transform(twin.anchors_X_)
+    distances = np.linalg.norm(apart, axis=2)
+    of_nearest = distances[np.arange(len(rows)), compiled.nearest.astype(int)]
+    np.testing.assert_allclose(of_nearest, distances.min(axis=1), atol=1e-5)
+
+
+def test_local_weights_of_categories(run_c):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame({"size": make_rows(80)[0][:, 0], "kind": rng.choice(list("uvw"), 80)})
+    y = X["size"] * (1.0 + (X["kind"] == "w"))
+    base = HistGradientBoostingRegressor(max_iter=5)
+    twin = TwinRegressor(base, pairs=10, cv=4, random_state=0).fit(X, y)
+    twin.local_power_ = 2.0
+    codes = np.column_stack([X["size"], X["kind"].map({"u": 0, "v": 1, "w": 2})])
+    codes[40:, 0] += 0.25
+    table = X.assign(size=codes[:, 0])
+    assert_close(run_c(twin, codes, flags=SANITIZERS), twin, table)
 
 
 def test_thinned_twin_and_its_comparables(boosted, queries, run_c):
@@ -262,12 +297,12 @@ def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_pa
         to_c(TwinRegressor(KNeighborsRegressor(), pairs=4).fit(X, y), path)
     with pytest.raises(ValueError, match="n_anchors"):
         to_c(plain_networks, path, n_anchors=3)
-    with pytest.raises(ValueError, match="single output"):
+    with pytest.raises(TypeError, match="y has 2 outputs"):
         to_c(TwinRegressor(BASES["linear"]).fit(X, np.column_stack([y, y])), path)
     nearest = TwinRegressor(BASES["linear"], anchors=NearestAnchors(3)).fit(X, y)
-    with pytest.raises(ValueError, match="NearestAnchors"):
+    with pytest.raises(TypeError, match="NearestAnchors"):
         to_c(nearest, path)
-    with pytest.raises(ValueError, match="distance"):
+    with pytest.raises(TypeError, match="Distance"):
         to_c(TwinRegressor(BASES["linear"], weights="distance").fit(X, y), path)
     assert not path.exists()
     assert to_c(nearest, path, n_anchors=5).n_anchors == 5

@@ -117,13 +117,16 @@ def test_members_of_unknown_kind_are_refused(tmp_path, rows):
         to_onnx(blend, tmp_path / "model.onnx")
 
 
-def test_known_values_of_replicates_are_refused(tmp_path):
+@pytest.mark.parametrize("local_power", [0.0, 2.0])
+def test_known_values_of_replicates(tmp_path, local_power):
+    rng = np.random.RandomState(0)
     X = np.repeat(np.arange(25.0), 2)[:, None]
-    y = np.repeat(np.random.RandomState(0).normal(size=25), 2)
+    y = np.repeat(rng.normal(size=25), 2) + 0.1 * rng.normal(size=50)
     blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(X, y)
-    with pytest.raises(TypeError, match=r"replicate_correlation_ = 0\.0"):
-        to_onnx(blend, tmp_path / "blend.onnx")
-    blend.replicate_correlation_ = 0.0
+    assert blend.replicate_correlation_ > 0.5
+    blend.local_power_ = local_power
+    blend = blend.add_anchors(X[-1:], y[-1:])  # three replicates
     to_onnx(blend, tmp_path / "blend.onnx")
-    found = predict_onnx(tmp_path / "blend.onnx", X)["mean"].ravel()
-    np.testing.assert_allclose(found, blend.predict(X))
+    queries = np.concatenate([X, X + 0.5])
+    found = predict_onnx(tmp_path / "blend.onnx", queries)["mean"]
+    np.testing.assert_allclose(found, blend.predict(queries), atol=1e-8)

@@ -81,8 +81,11 @@ def test_pairs_are_rounded_to_float32_as_in_predict(check, rng):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"pair_features": lambda a, b: a - b}, "its pair features are a Python function; fit it"),
-        ({"weights": lambda d, e, i: np.ones(i.shape)}, "its weights are .*; use weights"),
+        ({"pair_features": lambda a, b: a - b}, "pair_features is a Python function; use"),
+        (
+            {"weights": lambda d, e, i: np.ones(i.shape)},
+            "weights=.* is a Python function",
+        ),
         ({"anchors": NearestAnchors(3, "canberra")}, "the metric 'canberra' is not supported"),
     ],
 )

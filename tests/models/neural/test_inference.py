@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
-from twinned.models.neural.difference_model import (
+from twinned.models.neural.inference import (
     BlockLimits,
     TrainedNetworks,
     anchor_differences,
@@ -151,21 +151,21 @@ def weighted_twin():
 def test_fast_path_equals_single_estimates(weighted_twin, memory_limit):
     """Equal weights from a callable use the single estimates; uniform weights use the fast path."""
     twin, X = weighted_twin
-    twin.set_params(memory_limit=memory_limit, weights="uniform")
+    twin.set_params(memory_limit=memory_limit)
     fast = twin.predict(X, return_std=True)
-    twin.set_params(weights=lambda distances, estimates, indices: np.ones(distances.shape))
-    slow = twin.predict(X, return_std=True)
+    equal = twin.with_strategies(
+        weights=lambda distances, estimates, indices: np.ones(distances.shape)
+    )
+    slow = equal.predict(X, return_std=True)
     for a, b in zip(fast, slow, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
 def test_all_anchors_equal_nearest_anchors_with_the_largest_k(weighted_twin):
     twin, X = weighted_twin
-    twin.set_params(memory_limit="512MB", weights="uniform", anchors="all")
+    twin.set_params(memory_limit="512MB")
     every = twin.predict(X, return_std=True)
-    twin.set_params(anchors=NearestAnchors(60))
-    for a, b in zip(every, twin.predict(X, return_std=True), strict=True):
+    nearest = twin.with_strategies(anchors=NearestAnchors(60))
+    for a, b in zip(every, nearest.predict(X, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
-    twin.set_params(anchors="all", weights=DistanceWeights())
-    assert np.isfinite(twin.predict(X)).all()
-    twin.set_params(weights="uniform")
+    assert np.isfinite(twin.with_strategies(weights=DistanceWeights()).predict(X)).all()

@@ -312,7 +312,7 @@ def test_saved_pickled_cloned_and_extended_twins(rng, choose_kernel, tmp_path):
     check_same(richer, queries, choose_kernel)
     choose_kernel(True)
     np.testing.assert_array_equal(twin.predict(queries), expected)
-    nearest = twin.set_params(anchors=NearestAnchors(4))
+    nearest = twin.with_strategies(anchors=NearestAnchors(4))
     check_same(pickle.loads(pickle.dumps(nearest)), queries, choose_kernel)
 
 

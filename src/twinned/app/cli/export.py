@@ -106,6 +106,12 @@ def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Fac
     from twinned.export.onnx import DTYPES, runtime, to_onnx
     from twinned.rows.validation import check_choice
 
+<<<<<<< HEAD
+    dtype = options.dtype or "float64"
+    check_choice("--dtype", dtype, DTYPES)
+    model, outputs = _reduce(loaded.model, options), re.findall(r"[^\s,]+", options.outputs)
+    to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
+=======
     check_choice("--dtype", options.dtype, DTYPES)
     model, outputs = _reduce(model, options), re.findall(r"[^\s,]+", options.outputs)
     rounded, changes = runtime.rounded_features(model), runtime.changes_predictions(model)
@@ -119,6 +125,7 @@ def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Fac
             verb, what = "round", f"digits that matter: {', '.join(rounded)}"
         verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
         messages.print_message("note", f"float32 {verb} {what}.")
+>>>>>>> app
     difference = None
     if "mean" in outputs:
         try:
@@ -137,7 +144,7 @@ def _write_c(model: BaseEstimator, path: Path, options: ExportOptions) -> Facts:
 
     if options.confidence is not None:
         raise ValueError("--confidence is for ONNX; intervals of C are those that a twin stores.")
-    if options.dtype != "auto":
+    if options.dtype is not None:
         raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
     report = to_c(_reduce(model, options), path, name=name)

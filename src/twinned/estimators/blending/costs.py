@@ -18,7 +18,6 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import default_folds
-from twinned.estimators.power import CHOICE_ROWS
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.learned_metric import MAX_ROWS as METRIC_ROWS
@@ -56,9 +55,7 @@ class CostModel(NamedTuple):
         """Expected seconds of all fits of a member, with `n_jobs`."""
         if spec.plain_name != spec.name:
             (plain,) = resolve_members([f"{spec.plain_name}:{spec.effort}"], "balanced")
-            choice = self._replace(n_rows=min(self.n_rows, CHOICE_ROWS))
-            transforming = 4e-6 * self.n_folds * self.n_rows * self.n_columns
-            return 3 * choice.seconds(plain) + self.seconds(plain) + transforming
+            return self.seconds(plain) + 4e-6 * self.n_folds * self.n_rows * self.n_columns
         if spec.name in ("neural", "neural_twin"):
             return self._seconds_of_networks(spec)
         seconds_of_fit = _FIT_SECONDS.get(spec.name, _seconds_of_unknown)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
 from twinned.rows.folds import distinct_rows, draw_folds, encode_groups, equal_features, given_folds
 from twinned.rows.schema import Floats, Indices
@@ -204,17 +202,3 @@ def censored_folds(
 def default_folds(n_rows: int, effort: str) -> int:
     """Number of folds of a table: more of a small one."""
     return min(_FOLDS_OF_FEW_ROWS if n_rows < _FEW_ROWS[effort] else _FOLDS, n_rows)
-
-
-def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: int) -> None:
-    """Warn of features with fewer than two known values outside some fold."""
-    known = ~np.isnan(rows.matrix)
-    counts = [known[rows.training(fold)].sum(axis=0) for fold in range(rows.n_folds)]
-    unknown = np.flatnonzero(np.min(counts, axis=0) < 2)
-    if len(unknown):
-        warnings.warn(
-            "Features with fewer than two known values in the training rows of a fold are not "
-            f"used there by twins, and imputed by others: {[names[j] for j in unknown]}.",
-            UnusedFeatureWarning,
-            stacklevel=stacklevel + 1,
-        )

@@ -16,17 +16,15 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
-from twinned.export.c.models import NetworkCore, PairCore, check_single_output
+from twinned.export.c.header import IntervalTable, write_header
+from twinned.export.c.models import NetworkCore, PairCore, check_single_output, used_columns
+from twinned.export.exported_twin import ExportedTwin, read_feature_names, read_schema, refuse
 from twinned.export.members import describe_alternatives
-from twinned.export.model_parts import read_feature_names, read_schema, refuse_batches
 from twinned.export.thinning import thin
 from twinned.fitted.calibration import positive_scale, std_floor
-from twinned.fitted.quantiles import ScoreDistribution, suffices, tails
-from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.persistence.archive import write_atomically
+from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import CATEGORICAL, Floats
 from twinned.rows.validation import validate_target
 
@@ -136,13 +134,14 @@ def to_c(
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
     model = _exportable(model, n_anchors)
-    core = read_core(model)
+    twin = ExportedTwin.read(model) if isinstance(model, BaseTwin) else None
+    core = read_core(model if twin is None else twin)
     rows = _example_rows(model)
-    singles = rows.astype(np.float32).astype(np.float64)
-    predicted = _predict(model, singles, rounded=True)
+    rounded_rows = rows.astype(np.float32).astype(np.float64)
+    predicted = _predict(model, rounded_rows, rounded=True)
     apart = np.abs(predicted - _predict(model, rows))
     spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
-    comparables, intervals = _comparables(model), _intervals(model, X_cal, y_cal)
+    intervals = _intervals(model, twin, X_cal, y_cal)
     text, flash_bytes = write_header(
         name,
         core,
@@ -150,16 +149,17 @@ def to_c(
         read_feature_names(model, "x"),
         model_name=type(model).__name__,
         apart=apart,
-        comparables=comparables,
+        twin=twin,
+        metric=None if twin is None else _metric(twin),
         intervals=intervals,
-        test_rows=singles[-_N_TEST_ROWS:],
+        test_rows=rounded_rows[-_N_TEST_ROWS:],
         test_values=predicted[-_N_TEST_ROWS:],
         tolerance=_TOLERANCE * max(float(spread), 1e-6 * float(np.abs(predicted).max())),
     )
     write_atomically(path, text.encode())
     return CExport(
         path=Path(path),
-        n_anchors=0 if comparables is None else len(comparables.rows),
+        n_anchors=0 if twin is None else len(twin.anchors),
         n_members=len(core.member_weights) if isinstance(core, NetworkCore) else 0,
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
@@ -175,9 +175,8 @@ def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
     check_is_fitted(model)
     if isinstance(model, SemiSupervisedTwinRegressor):
         model = model.twin_
-    refuse_batches(model)
     if isinstance(model, AutoTwinRegressor):
-        raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
+        refuse("C code does not support blends", describe_alternatives(model).removesuffix("."))
     if n_anchors is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
@@ -185,14 +184,13 @@ def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
     return model
 
 
-def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
+def read_core(model: ExportedTwin | BaseEstimator) -> PairCore | NetworkCore:
     """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
-    if isinstance(model, BaseTwin):
-        state = model.fitted_
-        check_single_output(state.anchors.targets.shape[1])
-        weights = _anchor_weights(model, state)
-        of_pairs = isinstance(state.model, SklearnDifferenceModel)
-        return (PairCore if of_pairs else NetworkCore).of_twin(state, weights)
+    if isinstance(model, ExportedTwin):
+        model.require_equal_use_of_anchors()
+        check_single_output(model.anchors.targets.shape[1])
+        of_pairs = isinstance(model.model, SklearnDifferenceModel)
+        return PairCore.of_twin(model) if of_pairs else NetworkCore.of_twin(model)
     if isinstance(model, NeuralRegressor):
         networks = model.plain_networks()
         check_single_output(networks.shape.n_outputs)
@@ -200,18 +198,14 @@ def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
     return PairCore.of_regressor(model)
 
 
-def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
-    """(anchor,) weights that sum to one; raises where they depend on the query."""
-    if not state.uses_all_anchors_equally or state.local_weights is not None:
-        local = f" and local_power_={twin.local_power_}" if twin.local_power_ else ""
-        raise ValueError(
-            "C export needs the same anchors and weights for all queries, not "
-            f"anchors={state.anchor_strategy!r} with weights={twin.weights!r}{local}; use "
-            "n_anchors=32 to replace them by 32 chosen anchors."
-        )
-    given = state.anchors.weights
-    weights = np.ones(len(state.anchors.X)) if given is None else given
-    return weights / weights.sum()
+def _metric(twin: ExportedTwin) -> LearnedMetric:
+    """The learned metric of the columns that the model uses."""
+    metric, used = twin.anchors.metric, used_columns(twin.model, twin.anchors.schema)
+    return metric._replace(
+        center=metric.center[used],
+        scale=metric.scale[used],
+        length_scales=metric.length_scales[used],
+    )
 
 
 def _example_rows(model: BaseEstimator) -> Floats:
@@ -225,8 +219,9 @@ def _example_rows(model: BaseEstimator) -> Floats:
     rows: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
     anchors = rows[:0]
     if isinstance(model, BaseTwin):
-        a, b = model.anchors_X_[rng.randint(len(model.anchors_X_), size=(2, len(rows)))]
-        rows = (a + rng.uniform(size=(len(rows), 1)) * (b - a)) * (1.0 + 0.05 * rows)
+        first, second = model.anchors_X_[rng.randint(len(model.anchors_X_), size=(2, len(rows)))]
+        between = first + rng.uniform(size=(len(rows), 1)) * (second - first)
+        rows = between * (1.0 + 0.05 * rows)
         anchors = rng.permutation(model.anchors_X_)[: len(rows)]
     elif isinstance(model, NeuralRegressor):
         scale = model.plain_networks().scale
@@ -240,51 +235,37 @@ def _example_rows(model: BaseEstimator) -> Floats:
 
 def _predict(model: BaseEstimator, rows: Floats, *, rounded: bool = False) -> Floats:
     """(row,) predictions of encoded rows; with anchors and differences rounded to float32."""
-    if isinstance(model, BaseTwin):
-        fitted = model.fitted_
-        if rounded:
-            singles = fitted.anchors.X.astype(np.float32).astype(np.float64)
-            fitted = replace(fitted, anchors=replace(fitted.anchors, X=singles))
-            if isinstance(fitted.model, SklearnDifferenceModel):
-                features = copy.copy(fitted.model.features)
-                features.dtype = np.dtype(np.float32)
-                fitted = replace(fitted, model=replace(fitted.model, features=features))
-        return fitted.predict(fitted.queries(rows))[0][:, 0]
     if isinstance(model, NeuralRegressor):
         return model.predict_encoded(rows)[:, 0]
-    return np.ravel(model.predict(rows))
-
-
-def _comparables(model: BaseEstimator) -> Comparables | None:
-    """The nearest anchor by the learned metric, on the columns that the model uses."""
     if not isinstance(model, BaseTwin):
-        return None
-    metric, fitted = model.fitted_.anchors.metric, model.fitted_.model
-    selected = fitted.columns if isinstance(fitted, NeuralDifferenceModel) else None
-    used = np.arange(len(metric.center)) if selected is None else selected
-    return Comparables(np.asarray(model.anchor_rows_), metric.center[used], metric.scale[used])
+        return np.ravel(model.predict(rows))
+    fitted = model.fitted_
+    if rounded:
+        anchors_X = fitted.anchors.X.astype(np.float32).astype(np.float64)
+        fitted = replace(fitted, anchors=replace(fitted.anchors, X=anchors_X))
+    if rounded and isinstance(fitted.model, SklearnDifferenceModel):
+        features = copy.copy(fitted.model.features)
+        features.dtype = np.dtype(np.float32)
+        fitted = replace(fitted, model=replace(fitted.model, features=features))
+    return fitted.predict(fitted.queries(rows))[0][:, 0]
 
 
-def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTable | None:
+def _intervals(
+    model: BaseEstimator, twin: ExportedTwin | None, X_cal: object, y_cal: object
+) -> IntervalTable | None:
     """Intervals by the scores of held-out rows, or by those that the twin stores."""
     if (X_cal is None) != (y_cal is None):
         raise ValueError("X_cal and y_cal belong together, but one of them is None.")
     if X_cal is not None:
-        if not isinstance(model, BaseTwin):
+        if twin is None:
             raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
         mean, std = model.predict_raw(X_cal)
         y = validate_target(model, y_cal, len(mean), multi_output=False)
-        floor, is_constant = std_floor(model, std), False
+        floor = std_floor(model, std)
         scores: Floats = np.sort((y - mean) / positive_scale(std, floor))
-        n_rows = len(y)
-    else:
-        stored = model.calibration_ if isinstance(model, BaseTwin) else None
-        if stored is None or stored.scale.width == "learned" or stored.scale.y_std is not None:
-            return None
-        scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
-        n_rows = stored.n_rows
-    confidences = [percent / 100 for percent in PERCENTS]
-    distribution = ScoreDistribution.of(scores)
-    ends = np.array([distribution.quantile(tails(level)) for level in confidences])
-    ends[[not suffices(level, n_rows) for level in confidences]] = -np.inf, np.inf
-    return IntervalTable(ends[:, 0], ends[:, 1], float(floor), is_constant or floor == 0)
+        return IntervalTable.of_scores(scores, floor, is_constant=floor == 0)
+    stored = None if twin is None else twin.calibration
+    if stored is None or stored.scale.width == "learned" or stored.scale.y_std is not None:
+        return None
+    is_constant = stored.scale.width == "constant" or stored.scale.floor == 0
+    return IntervalTable.of_scores(stored.scores, stored.scale.floor, is_constant)

@@ -9,22 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from twinned._version import __version__
 from twinned.export.c.models import Core
+from twinned.fitted.quantiles import ScoreDistribution, suffices, tails
 from twinned.rows.schema import CATEGORICAL, NUMERIC, Floats, TableSchema
 
 PERCENTS = range(50, 100)  # confidences of intervals
 _MAX_LISTED = 50  # categories of a feature that are listed
-
-
-class Comparables(NamedTuple):
-    """What the nearest anchor of a row is computed from."""
-
-    rows: NDArray[np.intp]  # (anchor,) rows of the training table
-    center: Floats  # (column,), in place of a missing value
-    scale: Floats  # (column,), by which columns are multiplied
 
 
 class IntervalTable(NamedTuple):
@@ -34,6 +27,16 @@ class IntervalTable(NamedTuple):
     high: Floats
     floor: float
     is_constant: bool
+
+    @classmethod
+    def of_scores(cls, scores: Floats, floor: float, is_constant: bool) -> IntervalTable:
+        """The ends by the sorted scores of held-out rows."""
+        distribution = ScoreDistribution.of(scores)
+        ends = np.full((len(PERCENTS), 2), [-np.inf, np.inf])
+        for i, percent in enumerate(PERCENTS):
+            if suffices(percent / 100, len(scores)):
+                ends[i] = distribution.quantile(tails(percent / 100))
+        return cls(ends[:, 0], ends[:, 1], float(floor), is_constant)
 
 
 class ConstantTables:
@@ -68,11 +71,11 @@ class ConstantTables:
 
 
 def write_header(
-    name: str, core: Core, schema: TableSchema, feature_names: list[str], **parts: object
+    name: str, core: Core, schema: TableSchema, feature_names: list[str], **values: object
 ) -> tuple[str, int]:
     """The text of the header, and the bytes of the tables that a prediction uses.
 
-    `parts` are further values of the template: those that do not depend on the core.
+    `values` are further ones of the template: those that do not depend on the core.
     """
     environment = Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
@@ -91,7 +94,7 @@ def write_header(
         percents=PERCENTS,
         two_pi=2.0 * np.pi,
         version=__version__,
-        **parts,
+        **values,
     )
     (flash_bytes,) = re.findall(r"_FLASH_BYTES (\d+)$", text, re.MULTILINE)
     return text, int(flash_bytes)
@@ -133,5 +136,5 @@ def string_literal(text: str) -> str:
     "a \042quoted\042 \303\274"
     """
     plain = set(range(32, 127)) - set(b'"\\?')
-    parts = [chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()]
-    return f'"{"".join(parts)}"'
+    characters = [chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()]
+    return f'"{"".join(characters)}"'

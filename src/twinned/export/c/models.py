@@ -12,13 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
+from twinned.export.exported_twin import ExportedTwin, refuse
 from twinned.export.model_parts import Networks, read_linear, read_scaler, unpadded_parameters
-from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel
+from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
+from twinned.models.protocol import DifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.pairing.pairs import PairColumn
-from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.schema import Floats, Indices, TableSchema
 
 Singles = NDArray[np.float32]
 # in place of a code: the column is the feature itself, or 1 where its value is missing
@@ -26,51 +27,67 @@ _VALUE, _IS_MISSING = -1, -2
 _LEAF = 0xFFFF  # in place of a column
 
 
+class ColumnScale(NamedTuple):
+    """How columns are scaled: (value − mean) · factor, (column,) each.
+
+    The mean is a sum of two floats, so that features far from zero lose no digits. A missing value
+    (NaN) is replaced by `fill`, and stays missing in columns that are not scaled.
+    """
+
+    mean: Floats
+    mean_rest: Floats
+    factor: Floats
+    fill: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class ColumnEncoding:
     """The columns that a model computes from the features of a row.
 
     A column is a feature, or 1 where a categorical feature has a certain code or a numeric one is
-    missing and 0 elsewhere. Columns may be scaled: (value − mean) / spread, where the mean is a sum
-    of two floats, so that features far from zero lose no digits. A missing value (NaN) is then
-    replaced by `fill`, and stays missing in other columns.
+    missing and 0 elsewhere.
 
     Parameters
     ----------
     feature, code : ndarray of shape (n_columns,)
         The feature of each column, and the code it indicates; −1 for its value, −2 for whether it
         is missing.
-    scale : tuple of four ndarrays of shape (n_columns,), or None
-        Both floats of the mean, the factor of columns, and the scaled values of missing ones.
+    scale : ColumnScale or None
+        None where columns are not scaled.
     """
 
     feature: NDArray[np.intp]
     code: NDArray[np.intp]
-    scale: tuple[Floats, Floats, Floats, Floats] | None = None
+    scale: ColumnScale | None = None
 
     @classmethod
     def of_schema(cls, schema: TableSchema) -> ColumnEncoding:
         """The columns of `Rows`: numeric features, indicators, and codes of categories."""
-        indicators = [(j, c) for j in schema.categorical for c in range(schema.n_indicators[j])]
-        every = [(j, _VALUE) for j in schema.numeric] + indicators
-        every += [(j, _IS_MISSING) for j in schema.marked]
-        every += [(j, _VALUE) for j in schema.categorical]
-        feature, code = np.array(every, dtype=np.intp).reshape(-1, 2).T
+        columns = [(j, _VALUE) for j in schema.numeric]
+        columns += [(j, c) for j in schema.categorical for c in range(schema.n_indicators[j])]
+        columns += [(j, _IS_MISSING) for j in schema.marked]
+        columns += [(j, _VALUE) for j in schema.categorical]
+        feature, code = np.array(columns, dtype=np.intp).reshape(-1, 2).T
         return cls(feature, code)
 
     @classmethod
     def of_networks(cls, schema: TableSchema, networks: Networks) -> ColumnEncoding:
         """The scaled numeric features and the indicators that are inputs of networks."""
-        scale, selected, every = networks.scale, networks.columns, cls.of_schema(schema)
+        scale, columns = networks.scale, cls.of_schema(schema)
         n_indicators = schema.n_encoded - len(schema.numeric)
         mean = np.append(scale.X_mean, np.zeros(n_indicators))
-        high = mean.astype(np.float32).astype(np.float64)
+        mean_float32 = mean.astype(np.float32).astype(np.float64)
         factor = 1.0 / np.append(scale.X_spread, np.ones(n_indicators))
         no_features = np.full((1, schema.n_features), np.nan)
         fill = scale.transform(schema.to_rows(no_features)).features[0]
-        used = np.arange(schema.n_encoded) if selected is None else selected
-        parts = high[used], (mean - high)[used], factor[used], fill[used]
-        return cls(every.feature[used], every.code[used], parts)
+        used = used_columns(networks, schema)
+        column_scale = ColumnScale(
+            mean=mean_float32[used],
+            mean_rest=(mean - mean_float32)[used],
+            factor=factor[used],
+            fill=fill[used],
+        )
+        return cls(columns.feature[used], columns.code[used], column_scale)
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -81,11 +98,17 @@ class ColumnEncoding:
         return bool((self.code != _VALUE).any())
 
 
+def used_columns(model: DifferenceModel | PlainNetworks, schema: TableSchema) -> Indices:
+    """Indices of the encoded features that networks use; of all of them for other models."""
+    selected = model.columns if isinstance(model, Networks) else None
+    return np.arange(schema.n_encoded) if selected is None else selected
+
+
 @dataclass(frozen=True, eq=False)
 class Core:
     """A model as a list of weighted estimates of y.
 
-    A prediction is `center + unit · (weighted mean of the estimates)`.
+    A prediction is `center + unit · (weighted mean of the estimates)`, before residuals are added.
 
     Parameters
     ----------
@@ -124,20 +147,32 @@ class NetworkCore(Core):
     kind = "networks"
 
     @classmethod
-    def of_twin(cls, state: FittedTwin, weights: Floats) -> NetworkCore:
-        """The networks of a twin whose anchors have these weights, which sum to one."""
-        networks, anchors = state.model, state.anchors
+    def of_twin(cls, twin: ExportedTwin) -> NetworkCore:
+        """The networks of a twin, and its anchors."""
+        networks, anchors = twin.model, twin.anchors
         assert isinstance(networks, NeuralDifferenceModel)
-        known_y = networks.scale.transform_y(anchors.targets)[:, 0]
-        return cls.of_networks(networks, anchors.schema, anchors.X, known_y, weights)
+        return cls(
+            columns=ColumnEncoding.of_networks(anchors.schema, networks),
+            anchors=anchors.X,
+            anchor_estimates=networks.scale.transform_y(anchors.targets)[:, 0],
+            anchor_weights=twin.shares,
+            center=float(networks.scale.y_mean[0]),
+            unit=float(networks.scale.y_spread[0]),
+            networks=networks,
+        )
 
     @classmethod
-    def of_networks(cls, networks: Networks, schema: TableSchema, *anchors: Floats) -> NetworkCore:
-        """Networks with features, scaled values and weights of anchors; without, those of y."""
-        columns = ColumnEncoding.of_networks(schema, networks)
-        center, unit = float(networks.scale.y_mean[0]), float(networks.scale.y_spread[0])
-        X, known_y, weights = anchors or (None, np.zeros(1), np.ones(1))
-        return cls(columns, X, known_y, weights, center, unit, networks)
+    def of_networks(cls, networks: PlainNetworks, schema: TableSchema) -> NetworkCore:
+        """Networks that predict y itself."""
+        return cls(
+            columns=ColumnEncoding.of_networks(schema, networks),
+            anchors=None,
+            anchor_estimates=np.zeros(1),
+            anchor_weights=np.ones(1),
+            center=float(networks.scale.y_mean[0]),
+            unit=float(networks.scale.y_spread[0]),
+            networks=networks,
+        )
 
     @cached_property
     def _used(self) -> NDArray[np.intp]:
@@ -147,8 +182,8 @@ class NetworkCore(Core):
     @cached_property
     def parameters(self) -> dict[str, Singles]:
         """Parameters of the used members; leading axis member."""
-        every = unpadded_parameters(self.networks, len(self.columns))
-        return {name: value[self._used] for name, value in every.items()}
+        parameters = unpadded_parameters(self.networks, len(self.columns))
+        return {name: value[self._used] for name, value in parameters.items()}
 
     @cached_property
     def has_waves(self) -> NDArray[np.bool_]:
@@ -164,12 +199,15 @@ class NetworkCore(Core):
     @cached_property
     def first_layers(self) -> list[Singles]:
         """(side, hidden, input) of each member, whose inputs are the columns and their waves."""
-        sides = range(1 if self.anchors is None else 2)
+        n_sides = 1 if self.anchors is None else 2
         layers = []
         for member, has_waves in enumerate(self.has_waves):
-            kinds = ["linear", "periodic"][: 1 + has_waves]
-            of_sides = [[self.parameters[f"{kind}_{i}"][member] for kind in kinds] for i in sides]
-            layers.append(np.stack([np.concatenate(part).T for part in of_sides]))
+            kinds = ["linear", "periodic"] if has_waves else ["linear"]
+            sides = [
+                np.concatenate([self.parameters[f"{kind}_{side}"][member] for kind in kinds]).T
+                for side in range(n_sides)
+            ]
+            layers.append(np.stack(sides))
         return layers
 
     @property
@@ -222,19 +260,19 @@ class LinearScore(NamedTuple):
     intercept: float
 
     @classmethod
-    def of_steps(cls, steps: list[BaseEstimator], unit: float) -> LinearScore | None:
-        """A linear model of the columns before its scalers; None for other estimators."""
-        linear, operations = read_linear(steps[-1]), [read_scaler(step) for step in steps[:-1]]
-        if linear is None or None in operations:
+    def of_estimator(cls, estimator: BaseEstimator, unit: float) -> LinearScore | None:
+        """A linear model, also after scalers, multiplied by `unit`; None for other estimators."""
+        is_pipeline = type(estimator) is Pipeline
+        *scalers, last = [step for _, step in estimator.steps] if is_pipeline else [estimator]
+        linear = read_linear(last)
+        if linear is None or any(read_scaler(scaler) is None for scaler in scalers):
             return None
-        check_single_output(len(linear[0]))
-        coefficients, intercept = linear[0][0], float(linear[1][0])
-        for operator, values in reversed([step for steps in operations for step in steps or []]):
-            if operator in ("Mul", "Div"):
-                coefficients = coefficients * (values if operator == "Mul" else 1.0 / values)
-            else:
-                intercept += float(values @ coefficients) * (1 if operator == "Add" else -1)
-        return cls(coefficients * unit, intercept * unit)
+        n_outputs, n_columns = linear[0].shape
+        check_single_output(n_outputs)
+        # an affine function is given by its values at zero and at the unit vectors
+        at_zero = np.ravel(estimator.predict(np.zeros((1, n_columns))))
+        at_units = np.ravel(estimator.predict(np.eye(n_columns)))
+        return cls((at_units - at_zero) * unit, float(at_zero[0]) * unit)
 
 
 class TreeScore(NamedTuple):
@@ -255,7 +293,7 @@ class TreeScore(NamedTuple):
         """The trees of a single output, with leaf values multiplied by `unit`."""
         check_single_output(len(ensemble.offset))
         if ensemble.n_features >= _LEAF // 2:
-            raise ValueError(f"C export supports {_LEAF // 2} pair columns at most.")
+            refuse(f"pairs have more than {_LEAF // 2} columns", "use fewer features")
         nodes: list[list[float]] = []  # column, threshold, right
         roots = []
         for tree in ensemble.trees:
@@ -279,7 +317,7 @@ class TreeScore(NamedTuple):
 def check_single_output(n_outputs: int) -> None:
     """Refuse models of several outputs."""
     if n_outputs != 1:
-        raise ValueError(f"C export needs a single output, not {n_outputs}; export one for each.")
+        refuse(f"y has {n_outputs} outputs, and C code a single one", "export one for each")
 
 
 def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScore:
@@ -287,13 +325,10 @@ def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScor
     estimator = unwrap_search(estimator)
     if (trees := read_trees(estimator)) is not None:
         return TreeScore.of_ensemble(trees, unit)
-    steps = [step for _, step in estimator.steps] if type(estimator) is Pipeline else [estimator]
-    if (linear := LinearScore.of_steps(steps, unit)) is not None:
+    if (linear := LinearScore.of_estimator(estimator, unit)) is not None:
         return linear
-    raise TypeError(
-        f"C export supports trees, their ensembles and linear models, also after scalers, not "
-        f"{type(estimator).__name__}; use to_onnx, or a single twin (twinned fit --model twin)."
-    )
+    reason = f"C code supports trees and linear models, not estimator={type(estimator).__name__}"
+    return refuse(reason, "use to_onnx, or a single twin (twinned fit --model twin)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,28 +351,42 @@ class PairCore(Core):
     symmetric: bool
 
     @classmethod
-    def of_twin(cls, state: FittedTwin, weights: Floats) -> PairCore:
-        """The pairs of a twin whose anchors have these weights, which sum to one."""
-        model, anchors = state.model, state.anchors
+    def of_twin(cls, twin: ExportedTwin) -> PairCore:
+        """The pairs of a twin, and its anchors."""
+        model, anchors = twin.model, twin.anchors
         assert isinstance(model, SklearnDifferenceModel)
-        if callable(model.features.kind):
-            raise ValueError("C export does not support a callable pair_features; use a named one.")
-        columns, known_y = ColumnEncoding.of_schema(anchors.schema), anchors.targets[:, 0]
-        role, source = model.features.layout(anchors.rows)
-        score = _read_score(model.estimator, model.unit)
-        center = float(weights @ known_y)  # float32 represents deviations from the mean
-        anchor = anchors.X, known_y - center, weights / len(model.member_weights)
-        return cls(columns, *anchor, center, 1.0, role, source, score, model.symmetric)
+        role, source_column = twin.pair_columns
+        known_y, shares = anchors.targets[:, 0], twin.shares
+        center = float(shares @ known_y)  # float32 represents deviations from the mean
+        return cls(
+            columns=ColumnEncoding.of_schema(anchors.schema),
+            anchors=anchors.X,
+            anchor_estimates=known_y - center,
+            anchor_weights=shares / len(model.member_weights),
+            center=center,
+            unit=1.0,
+            role=role,
+            source_column=source_column,
+            score=_read_score(model.estimator, model.unit),
+            symmetric=model.symmetric,
+        )
 
     @classmethod
     def of_regressor(cls, regressor: BaseEstimator) -> PairCore:
         """A regressor of y itself: pairs without the second row, and one anchor of 0."""
         n_features = int(regressor.n_features_in_)
-        columns = ColumnEncoding.of_schema(TableSchema.all_numeric(n_features))
-        anchor = np.zeros((1, n_features)), np.zeros(1), np.ones(1)
-        role = np.full(n_features, PairColumn.FIRST, dtype=np.int64)
-        score = _read_score(regressor, 1.0)
-        return cls(columns, *anchor, 0.0, 1.0, role, np.arange(n_features), score, symmetric=False)
+        return cls(
+            columns=ColumnEncoding.of_schema(TableSchema.all_numeric(n_features)),
+            anchors=np.zeros((1, n_features)),
+            anchor_estimates=np.zeros(1),
+            anchor_weights=np.ones(1),
+            center=0.0,
+            unit=1.0,
+            role=np.full(n_features, PairColumn.FIRST, dtype=np.int64),
+            source_column=np.arange(n_features),
+            score=_read_score(regressor, 1.0),
+            symmetric=False,
+        )
 
     @property
     def kind(self) -> str:

@@ -21,7 +21,7 @@ with require_extra("to_onnx needs onnx: pip install 'twinned[onnx]'."):
 __all__ = ["to_onnx"]
 
 OUTPUTS = ("mean", "std")
-DTYPES = ("auto", "float32", "float64")
+DTYPES = ("float64", "float32")
 _MAX_BYTES = 2**31 - 1  # of a protocol buffer
 
 
@@ -31,17 +31,17 @@ def to_onnx(
     *,
     outputs: Sequence[str] = OUTPUTS,
     confidence: float | None = None,
-    dtype: str = "auto",
+    dtype: str = "float64",
 ) -> None:
     """Export a fitted model to an ONNX file.
 
     Parameters
     ----------
     model : fitted estimator
-        A `TwinRegressor` over trees, forests, boosting, linear models or k nearest neighbors, a
-        `TwinNeuralRegressor`, a `NeuralRegressor`, a `SemiSupervisedTwinRegressor` or an
-        `AutoTwinRegressor` of such members; also as the last step of a pipeline after scalers, or
-        with the logarithm of the target (`LogTargetRegressor`).
+        A `TwinRegressor` over trees, forests, boosting or linear models, a `TwinNeuralRegressor`, a
+        `NeuralRegressor`, a `SemiSupervisedTwinRegressor` or an `AutoTwinRegressor` of such
+        members; also as the last step of a pipeline after scalers, or with the logarithm of the
+        target (`LogTargetRegressor`).
         What cannot be exported is refused with a `TypeError`.
     path : str or PathLike
         The file; its name usually ends in `.onnx`. It is written completely or not at all.
@@ -50,12 +50,10 @@ def to_onnx(
     confidence : float, default=None
         Adds the outputs `lower` and `upper`: the ends of the prediction interval with this
         confidence, for a model that stores its calibration.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        The type of numbers in the inputs. Many runtimes expect float32, which has seven digits.
-        Features whose spread is small beside their values, such as times in seconds, need more:
-        `"auto"` is float64 where rounding to float32 would change a numeric feature of the stored
-        rows by more than 1e-6 of its standard deviation, or more than 0.1 % of their predictions by
-        more than 1e-5 of that of y, and float32 elsewhere.
+    dtype : {"float64", "float32"}, default="float64"
+        The type of numbers in the inputs. Some runtimes take float32 only, which has seven digits:
+        features whose spread is small beside their values, such as times in seconds, lose some that
+        matter, and differences of features with few decimals may cross thresholds of trees.
 
     Notes
     -----
@@ -79,9 +77,8 @@ def to_onnx(
     ...     (Path(folder) / "twin.onnx").stat().st_size < 10_000
     True
     """
-    from twinned.export.onnx.graph import refuse
+    from twinned.export.exported_twin import refuse
     from twinned.export.onnx.models import assemble
-    from twinned.export.onnx.runtime import choose_dtype
     from twinned.persistence.archive import write_atomically
 
     names = tuple([outputs] if isinstance(outputs, str) else outputs)
@@ -90,8 +87,6 @@ def to_onnx(
     check_choice("dtype", dtype, DTYPES)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
-    if dtype == "auto":
-        dtype = choose_dtype(model)
     proto = assemble(model, names, confidence, dtype)
     if (size := proto.ByteSize()) > _MAX_BYTES:
         reason = f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file"

@@ -8,35 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
+from twinned.rows.schema import Floats
+
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 ML_DOMAIN = "ai.onnx.ml"
-_INTEGERS = (np.int8, np.int16, np.int32)  # types of compact columns, the smallest first
-_MAX_DECIMALS = 6  # of values that are stored as integers
-_REFUSAL = "The model cannot be exported to ONNX: "
-
-
-class RefusedError(TypeError):
-    """A model or a part of it cannot be exported."""
-
-
-def refuse(reason: str, way_out: str) -> NoReturn:
-    """Raise an error with the reason and a way out."""
-    raise RefusedError(f"{_REFUSAL}{reason}; {way_out}.")
-
-
-@contextmanager
-def refusals_of(part: str) -> Iterator[None]:
-    """Context in which refusals name a part of the model."""
-    try:
-        yield
-    except RefusedError as error:
-        raise RefusedError(f"{_REFUSAL}{part}: {str(error).removeprefix(_REFUSAL)}") from None
 
 
 class Tensor:
@@ -141,9 +122,12 @@ class Graph:
         self, operator: str, n_outputs: int, *operands: Operand, domain: str = "", **attributes: Any
     ) -> list[Tensor]:
         """Add a node with several outputs."""
-        tensors = [each if isinstance(each, Tensor) else self.constant(each) for each in operands]
+        inputs = [
+            operand.name if isinstance(operand, Tensor) else self.constant(operand).name
+            for operand in operands
+        ]
         outputs = [self.new_tensor() for _ in range(n_outputs)]
-        inputs, names = ([each.name for each in part] for part in (tensors, outputs))
+        names = [output.name for output in outputs]
         if operator == "Gather":
             # onnxruntime 1.21 joins such nodes, and names the joint node after one of them
             attributes["name"] = names[0]
@@ -159,8 +143,9 @@ class Graph:
         with self._adding_to([]) as nodes:
             # an operator may not return an input of the body as it is
             outputs = [out.apply("Identity") for out in function(*inputs)]
-        first, last = ([ValueInfoProto(name=x.name) for x in side] for side in (inputs, outputs))
-        body = helper.make_graph(nodes, self.new_tensor().name, first, last)
+        input_infos = [ValueInfoProto(name=tensor.name) for tensor in inputs]
+        output_infos = [ValueInfoProto(name=tensor.name) for tensor in outputs]
+        body = helper.make_graph(nodes, self.new_tensor().name, input_infos, output_infos)
         return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
 
     def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
@@ -185,25 +170,13 @@ class Graph:
             self.constants[key] = numpy_helper.from_array(array, self.new_tensor().name)
         return Tensor(self, self.constants[key].name)
 
-    def matrix(self, values: NDArray[Any]) -> Tensor:
-        """Store a matrix (row, column) of float64 in the smallest types that hold its columns.
-
-        A column of decimal fractions is stored as integers with a divisor, a column of float32
-        values in that type. The tensor has the same values to the last bit.
-        """
-        groups: dict[np.dtype[Any], list[tuple[int, float, NDArray[Any]]]] = {}
-        for j, column in enumerate(np.asarray(values, dtype=np.float64).T):
-            stored, divisor = compact_column(column)
-            groups.setdefault(stored.dtype, []).append((j, divisor, stored))
-        parts, order = [], []
+    def matrix(self, values: Floats) -> Tensor:
+        """Store an array of float64, in float32 where that holds the same values."""
+        single = values.astype(np.float32)
+        if not np.array_equal(single.astype(np.float64), values, equal_nan=True):
+            return self.constant(values)
         with self.outside_loops():
-            for group in groups.values():
-                indices, divisors, columns = zip(*group, strict=True)
-                part = self.constant(np.column_stack(columns)).cast(DOUBLE)
-                parts.append(part if set(divisors) == {1.0} else part / np.array(divisors))
-                order += indices
-            joined = concatenate(parts)
-            return joined if order == sorted(order) else joined.columns(np.argsort(order))
+            return self.constant(single).cast(DOUBLE)
 
     def new_tensor(self) -> Tensor:
         """A tensor with a name that no other has."""
@@ -211,26 +184,7 @@ class Graph:
         return Tensor(self, f"#{self._n_names}")
 
 
-def concatenate(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
+def concatenate(tensors: Sequence[Tensor], axis: int = -1) -> Tensor:
     """Join tensors; a single one is returned as it is."""
-    return parts[0] if len(parts) == 1 else parts[0].apply("Concat", *parts[1:], axis=axis)
-
-
-@np.errstate(over="ignore")
-def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
-    """Return a column in a small type, and a divisor that gives back its values exactly.
-
-    >>> compact_column(np.array([0.25, 1.5]))
-    (array([ 25, 150], dtype=int16), 100.0)
-    """
-    if np.isfinite(column).all() and not np.signbit(column[column == 0]).any():
-        for divisor in 10.0 ** np.arange(_MAX_DECIMALS + 1):
-            whole = np.round(column * divisor)
-            if np.abs(whole).max(initial=0.0) > np.iinfo(_INTEGERS[-1]).max:
-                break
-            if np.array_equal(whole / divisor, column):
-                fits = [t for t in _INTEGERS if np.array_equal(whole.astype(t), whole)]
-                return whole.astype(fits[0]), float(divisor)
-    rounded = column.astype(np.float32)
-    exact = np.array_equal(rounded.astype(np.float64), column, equal_nan=True)
-    return (rounded, 1.0) if exact else (column, 1.0)
+    first, *others = tensors
+    return first.apply("Concat", *others, axis=axis) if others else first

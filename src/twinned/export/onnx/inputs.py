@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
 from twinned.estimators.blending.preparation import FeaturePreparation
-from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate, refuse
+from twinned.export.exported_twin import refuse
+from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema
 
 MATRIX = "X"  # name of the only input of a table of numbers

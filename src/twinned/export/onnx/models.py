@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
 from sklearn.base import BaseEstimator
@@ -9,30 +11,44 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._version import __version__
-from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.estimators.target import TransformedTargetTwin, split_target
-from twinned.export.model_parts import read_feature_names, read_schema, refuse_batches
-from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
+from twinned.export.exported_twin import (
+    ExportedTwin,
+    NotExportableError,
+    read_feature_names,
+    read_schema,
+    refuse,
+)
+from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
-    Prediction,
-    add_errors,
+    Moments,
     add_networks,
+    add_residuals,
     add_twin,
     weighted_moments,
 )
 from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, Calibration
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.rows.schema import NUMERIC
+from twinned.models.neural.difference_model import PlainNetworks
+from twinned.rows.schema import NUMERIC, TableSchema
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
 _MAX_CHECKED_BYTES = 1_000_000_000
 Model = BaseTwin | BaseNeural
+
+
+class ExportedNetworks(NamedTuple):
+    """Networks that predict y itself, and the schema of their features."""
+
+    networks: PlainNetworks
+    schema: TableSchema
 
 
 def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, TargetTransform]:
@@ -53,7 +69,6 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
         else:
             name = type(model).__name__
             refuse(f"{name} is not a model of twinned", "use skl2onnx, or a LogTargetRegressor")
-    refuse_batches(model)
     return scalers, model, target
 
 
@@ -96,15 +111,20 @@ def _add_outputs(
     model: Model, matrix: Tensor, confidence: float | None, needs_std: bool, target: TargetTransform
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
-    if isinstance(model, AutoTwinRegressor) and model.targets_:
-        options = matrix, confidence, needs_std, target
-        parts = [_add_outputs(each, *options) for each in model.targets_]
-        return {name: concatenate([part[name] for part in parts]) for name in parts[0]}
-    stored = model.calibration_ if isinstance(model, BaseTwin) else None
+    if isinstance(model, BaseTwin) and model.targets_:
+        of_targets = [
+            _add_outputs(one_target, matrix, confidence, needs_std, target)
+            for one_target in model.targets_
+        ]
+        return {
+            name: concatenate([outputs[name] for outputs in of_targets]) for name in of_targets[0]
+        }
+    exported = read_model(model)
+    stored = exported.calibration if isinstance(exported, ExportedTwin) else None
     if confidence is not None and stored is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
         refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
-    mean, std, exponential = _add_prediction(model, matrix, needs_std, target.is_log)
+    mean, std, exponential = _add_prediction(exported, matrix, needs_std, target.is_log)
     ends: dict[str, Tensor] = {}
     if stored is not None and needs_std:
         scale = _add_error_scale(stored, matrix, mean, std)
@@ -123,48 +143,56 @@ def _add_outputs(
     return {"mean": exponential, "std": exponential * std, **ends}
 
 
+def read_model(model: Model) -> ExportedTwin | ExportedNetworks:
+    """What a model of twinned is predicted from."""
+    if isinstance(model, BaseTwin):
+        return ExportedTwin.read(model)
+    return ExportedNetworks(model.plain_networks(), read_schema(model))
+
+
 def _add_prediction(
-    model: BaseEstimator, matrix: Tensor, needs_std: bool = True, is_log: bool = False
-) -> Prediction:
-    """The prediction (row, output) of encoded rows, of any model of twinned.
+    model: ExportedTwin | ExportedNetworks,
+    matrix: Tensor,
+    needs_std: bool = True,
+    is_log: bool = False,
+) -> Moments:
+    """The prediction (row, output) of encoded rows.
 
     With `is_log`, also the mean of the exponentials of the estimates from anchors.
     """
-    if isinstance(model, AutoTwinRegressor):
-        return _add_blend(model, matrix, needs_std, is_log)
-    if isinstance(model, BaseTwin):
-        return add_twin(model.fitted_, matrix, is_log)
-    return add_networks(model.plain_networks(), read_schema(model), matrix)
+    if isinstance(model, ExportedNetworks):
+        return add_networks(model.networks, model.schema, matrix)
+    if isinstance(model.model, BlendModel):
+        return _add_blend(model, model.model, matrix, needs_std, is_log)
+    return add_twin(model, matrix, is_log)
 
 
 def _add_blend(
-    model: AutoTwinRegressor, matrix: Tensor, needs_std: bool, is_log: bool
-) -> Prediction:
-    """Weighted mean of the members, and their weighted standard deviation."""
-    if model.replicate_correlation_ > 0:
-        reason = "the blend moves predictions of known rows towards their values"
-        refuse(reason, "set model.replicate_correlation_ = 0.0 to predict them as other rows")
-    blend = model.blend_model_
-    weights, members, spread_weights = blend.weights, blend.members, blend.spread_weights
-    needs_std = needs_std and len(members) > 1
+    twin: ExportedTwin, blend: BlendModel, matrix: Tensor, needs_std: bool, is_log: bool
+) -> Moments:
+    """Weighted mean of the members plus residuals, and their weighted standard deviation."""
+    weights, spread_weights = blend.weights, blend.spread_weights
+    needs_std = needs_std and len(blend.members) > 1
     used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))
-    predictions = concatenate([_add_member(members[i], matrix) for i in used])
-    of_members = predictions @ weights[used][:, None]
-    std = of_members * 0.0
+    predictions = concatenate([_add_member(blend.members[i], matrix) for i in used])
+    mean = predictions @ weights[used][:, None]
+    std = mean * 0.0
     if needs_std:
-        apart = predictions - of_members
-        std = (apart * apart @ spread_weights[used][:, None]).apply("Sqrt")
-    return add_errors(model.fitted_, matrix, Prediction(of_members, std), is_log)
+        deviations = predictions - mean
+        std = (deviations * deviations @ spread_weights[used][:, None]).apply("Sqrt")
+    return add_residuals(twin, matrix, Moments(mean, std), is_log)
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
     """(row, 1): the prediction of a member of a blend."""
-    with refusals_of(f"the member {member.label!r}"):
-        features = add_preparation(member.preparation, matrix)
+    features = add_preparation(member.preparation, matrix)
+    try:
         if not isinstance(member.estimator, Model):
             return add_regressor(member.estimator, features)
         encoded = encode_matrix(read_schema(member.estimator), features)
-        return _add_prediction(member.estimator, encoded).mean
+        return _add_prediction(read_model(member.estimator), encoded).mean
+    except NotExportableError as error:
+        raise NotExportableError(f"the member {member.label!r}: {error}") from None
 
 
 # --- the error scale of stored intervals: nearest known rows, and trees fitted to errors ----------
@@ -179,13 +207,13 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     std = std + error_scale.floor if error_scale.floor > 0 else ones
     if error_scale.regressor is None:
         return std
-    parts = [mean, std]
+    scale_features = [mean, std]
     if stored.neighbors.columns:
         values = matrix.columns(stored.neighbors.columns)
-        parts = [values, _add_neighbor_features(stored, values, mean), *parts]
+        scale_features = [values, _add_neighbor_features(stored, values, mean), *scale_features]
     if stored.neighbors.codes:
-        parts = [matrix.columns(stored.neighbors.codes), *parts]
-    features = concatenate(parts).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
+        scale_features = [matrix.columns(stored.neighbors.codes), *scale_features]
+    features = concatenate(scale_features).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
     size = ones
     if error_scale.regressor_floor > 0:
         size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor
@@ -211,12 +239,16 @@ def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) ->
         def mean_of(values: Tensor) -> Tensor:
             return values.mean(0, keepdims=True)
 
-        parts = [distances.columns([i]) for i in (0, min(N_NEIGHBORS[1], k) - 1)]
-        for n in N_NEIGHBORS:
-            parts.append(weighted_moments(y.columns(range(min(n, k))), mean_of).std)
-        nearest = [y.columns([0]), mean_of(y.columns(range(min(5, k))))]
-        parts += [(value - mean).apply("Abs") for value in nearest]
-        return [concatenate(parts, axis=0)]
+        mean_of_five = mean_of(y.columns(range(min(5, k))))
+        features = [
+            distances.columns([0]),
+            distances.columns([min(N_NEIGHBORS[1], k) - 1]),
+            *(weighted_moments(y.columns(range(min(n, k))), mean_of).std for n in N_NEIGHBORS),
+            (y.columns([0]) - mean).apply("Abs"),
+            (mean_of_five - mean).apply("Abs"),
+        ]
+        return [concatenate(features, axis=0)]
 
-    rows, known_y = standardized(graph.matrix(neighbors.values)), graph.matrix(neighbors.y[:, None])
+    rows = standardized(graph.matrix(neighbors.values))
+    known_y = graph.matrix(neighbors.y[:, None])
     return graph.map_rows(features_of_row, values, mean)[0]

@@ -11,14 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline
 
-from twinned._compat import boosting_categories, boosting_trees, neighbor_rows, unwrap_search
+from twinned._compat import boosting_categories, boosting_trees, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedModel
+from twinned.export.exported_twin import refuse
 from twinned.export.model_parts import read_linear, read_scaler
-from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
+from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
@@ -44,23 +44,22 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
             X = add_scaler(step, X)
         return add_regressor(last, X)
     if type(estimator) is MultiOutputRegressor:
-        return concatenate([add_regressor(each, X) for each in estimator.estimators_])
+        return concatenate([add_regressor(one_output, X) for one_output in estimator.estimators_])
     if type(estimator) is HistGradientBoostingRegressor:
         return add_categorical_trees(estimator, X)
-    if type(estimator) is KNeighborsRegressor:
-        return _add_neighbors(estimator, X)
     if type(estimator) is GPRegressor:
         return add_process(estimator.process_, X)
     if type(estimator) is PowerRegressor:
         return add_transformed(estimator.model_, X)
     reason = f"{type(estimator).__name__} is not a kind of regressor that the exporter knows"
-    return refuse(reason, "use trees, boosting, a linear model, k nearest neighbors or networks")
+    return refuse(reason, "use trees, boosting, a linear model or networks")
 
 
 def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
-    if type(scaler) is SimpleImputer and _replaces_nan(scaler):
-        return X.fill_nan(np.asarray(scaler.statistics_, dtype=np.float64))
+    replaces_nan = type(scaler) is SimpleImputer and np.isnan(scaler.missing_values)
+    if replaces_nan and not scaler.add_indicator and np.isfinite(scaler.statistics_).all():
+        return X.fill_nan(scaler.statistics_)
     if (operations := read_scaler(scaler)) is None:
         reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
         refuse(reason, "apply it before the model, and export the last step of the pipeline")
@@ -94,14 +93,6 @@ def _add_power(values: Tensor, power: Tensor) -> Tensor:
     return values.apply("Sign") * (exponents.apply("Min", MAX_EXPONENT).apply("Exp") - 1.0)
 
 
-def _replaces_nan(imputer: SimpleImputer) -> bool:
-    """Whether an imputer only replaces NaN, and drops or adds no feature."""
-    is_nan = isinstance(imputer.missing_values, float) and np.isnan(imputer.missing_values)
-    values = np.asarray(imputer.statistics_)
-    is_known = values.dtype.kind in "fiu" and not np.isnan(values.astype(float)).any()
-    return is_nan and not imputer.add_indicator and is_known
-
-
 # --- distances --------------------------------------------------------------------------------
 
 
@@ -124,14 +115,12 @@ def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tenso
     return squares if metric == "sqeuclidean" else squares.apply("Sqrt")
 
 
-def add_nearest(distances: Tensor, k: int, *, rounded: bool = True) -> tuple[Tensor, Tensor]:
+def add_nearest(distances: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """(k,) smallest distances and their indices, nearest first; of equal ones, the first.
 
-    Distances are equal if they are so in float32, as in `NeighborIndex`, or if not `rounded`, in
-    float64.
+    Distances are equal if they are so in float32, as in `NeighborIndex`.
     """
-    keys = distances.cast(FLOAT) if rounded else distances
-    add = distances.graph.add_several
+    add, keys = distances.graph.add_several, distances.cast(FLOAT)
     _, indices = add("TopK", 2, keys, np.array([k]), axis=-1, largest=0, sorted=1)
     return distances.take(indices), indices
 
@@ -149,7 +138,7 @@ def add_matern(squares: Tensor) -> Tensor:
     return root.apply("Neg").apply("Exp") * (root + 1.0 + squares * (5.0 / 3.0))
 
 
-# --- regressors that store rows ---------------------------------------------------------------
+# --- Gaussian processes -----------------------------------------------------------------------
 
 
 def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
@@ -167,48 +156,6 @@ def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
     with X.graph.outside_loops():
         rows = scaled(X.graph.matrix(process.X))
     return X.graph.map_rows(mean_of_row, X)[0] * process.scale + process.mean
-
-
-def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
-    metric = estimator.effective_metric_
-    if callable(estimator.weights) or metric == "minkowski":
-        reason = f"KNeighborsRegressor has weights={estimator.weights!r} and the metric {metric!r}"
-        refuse(reason, "use weights 'uniform' or 'distance', and the metric 'l2' or 'l1'")
-    stored, stored_y = neighbor_rows(estimator)
-    with X.graph.outside_loops():
-        rows = add_stored_pairs(X, stored)
-    known_y = X.graph.constant(np.asarray(stored_y, float).reshape(len(stored), -1))
-
-    def mean_of_row(row: Tensor) -> list[Tensor]:
-        all_distances = add_distances(row, rows, metric)
-        distances, indices = add_nearest(all_distances, estimator.n_neighbors, rounded=False)
-        values = known_y.take(indices)
-        if estimator.weights == "uniform":
-            return [values.mean(0)]
-        weights = add_inverse(distances)
-        return [weights @ values / weights.sum(0, keepdims=True)]
-
-    return X.graph.map_rows(mean_of_row, X)[0]
-
-
-def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
-    """Store training pairs; those of (a, b) or (a, b, a − b) as two indices of distinct rows."""
-    for n_blocks in (3, 2):
-        width, rest = divmod(pairs.shape[1], n_blocks)
-        first, second = pairs[:, :width], pairs[:, width : 2 * width]
-        if rest or not width or np.isnan(pairs).any():
-            continue
-        if n_blocks == 3 and not np.array_equal(first - second, pairs[:, 2 * width :]):
-            continue
-        rows, index = np.unique(np.concatenate([first, second]), axis=0, return_inverse=True)
-        if 2 * len(rows) > len(pairs):
-            continue
-        dtype = np.int16 if len(rows) < 2**15 else np.int32
-        distinct = X.graph.matrix(rows)
-        halves = [half.astype(dtype) for half in np.split(index.ravel(), 2)]
-        a, b = (distinct.take(X.graph.constant(half).cast(INT64)) for half in halves)
-        return concatenate([a, b, a - b] if n_blocks == 3 else [a, b])
-    return X.graph.matrix(pairs)
 
 
 # --- trees, as the operator TreeEnsemble (ai.onnx.ml 5) -------------------------------------------
@@ -233,7 +180,7 @@ def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
         dtype = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
     thresholds = nodes["nodes_splits"].astype(dtype)
     modes = np.full(len(thresholds), _LESS_OR_EQUAL, dtype=np.uint8)
-    attributes = {name: part.tolist() for name, part in nodes.items()}
+    attributes = {name: array.tolist() for name, array in nodes.items()}
     attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
     if not nodes["nodes_missing_value_tracks_true"].any():
         attributes.pop("nodes_missing_value_tracks_true")
@@ -265,7 +212,7 @@ def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]],
     (issue 24679); the leaves of such a tree are numbered from the second one on.
     """
     offset = ensemble.offset.astype(np.float64)
-    parts: list[dict[str, Any]] = []
+    arrays_of_trees: list[dict[str, Any]] = []
     n_splits = n_all_leaves = 0
     for tree in ensemble.trees:
         is_leaf = np.asarray(tree.left) < 0
@@ -282,7 +229,7 @@ def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]],
         shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
         number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
         threshold = reader.inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
-        part = {
+        arrays = {
             "nodes_featureids": np.asarray(tree.feature)[inner],
             "nodes_splits": threshold[inner],
             "nodes_missing_value_tracks_true": np.asarray(tree.missing_left, dtype=int)[inner],
@@ -293,12 +240,13 @@ def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]],
             "tree_roots": [n_splits],
             "value": np.roll(leaves - center, shift, axis=0),
             "output": np.full(n_leaves, tree.output),
-            "tree": np.full(n_leaves, len(parts)),
+            "tree": np.full(n_leaves, len(arrays_of_trees)),
         }
-        parts.append(part)
+        arrays_of_trees.append(arrays)
         n_splits, n_all_leaves = n_splits + len(inner), n_all_leaves + n_leaves
-    names = parts[0] if parts else {}
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}, offset
+    names = arrays_of_trees[0] if arrays_of_trees else {}
+    joined = {name: np.concatenate([tree[name] for tree in arrays_of_trees]) for name in names}
+    return joined, offset
 
 
 def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -> Tensor:
@@ -328,7 +276,9 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
             split_positions.append(positions[j])
         trees.append(reader.Tree(feature, threshold, *tree[2:]))
     if goes_right:
-        codes = [add_category_index(each, X.columns([j])) for j, each in categories.items()]
+        codes = [
+            add_category_index(of_feature, X.columns([j])) for j, of_feature in categories.items()
+        ]
         starts = np.cumsum([0, *map(len, goes_right[:-1])], dtype=float)
         entries = (concatenate(codes).columns(split_positions) + starts).cast(INT64)
         table = X.graph.constant(np.concatenate(goes_right).astype(np.uint8))

@@ -6,21 +6,21 @@ Networks compute in float32, as they were trained, all members at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.export.exported_twin import ExportedTwin
 from twinned.export.model_parts import Networks, unpadded_parameters
 from twinned.export.onnx import regressors
-from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate, refuse
+from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
-from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
+from twinned.pairing.anchors import DistanceWeights, GPWeights
 from twinned.pairing.differences import both_orders
 from twinned.pairing.pairs import PairColumn
 from twinned.rows.neighbors import LEARNED
@@ -30,10 +30,10 @@ from twinned.rows.schema import Floats, TableSchema
 Differences = Callable[[Tensor, Tensor | None], Tensor]
 
 
-class Prediction(NamedTuple):
-    """Mean and standard deviation, (row, output) each.
+class Moments(NamedTuple):
+    """Mean and standard deviation of the estimates, (row, output) each.
 
-    `exponential` is the mean of the exponentials, where it is wanted.
+    `exponential` is the mean of their exponentials, where the logarithm of the target is fitted.
     """
 
     mean: Tensor
@@ -41,37 +41,36 @@ class Prediction(NamedTuple):
     exponential: Tensor | None = None
 
 
-def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Prediction:
+def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Moments:
     """Mean of values, and the root of the mean of their squared deviations from it."""
     mean = mean_of(values)
-    apart = values - mean
-    return Prediction(mean, mean_of(apart * apart).apply("Sqrt"))
+    deviations = values - mean
+    return Moments(mean, mean_of(deviations * deviations).apply("Sqrt"))
 
 
-def add_twin(state: FittedTwin, matrix: Tensor, is_log: bool) -> Prediction:
+def add_twin(twin: ExportedTwin, matrix: Tensor, is_log: bool) -> Moments:
     """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
-    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
-    prediction = Prediction(*matrix.graph.map_rows(twin.predict_query, rows))
-    return add_errors(state, matrix, prediction, is_log)
+    rows = split_rows(twin.anchors.schema, matrix)
+    anchors = _AnchorGraph(matrix.graph, twin, is_log)
+    moments = Moments(*matrix.graph.map_rows(anchors.predict_query, rows))
+    return add_residuals(twin, matrix, moments, is_log)
 
 
-def add_errors(
-    state: FittedTwin, matrix: Tensor, prediction: Prediction, is_log: bool
-) -> Prediction:
-    """The weighted mean of the prediction plus the out-of-fold errors of the anchors."""
-    if state.errors is None:
-        return prediction
-    mean, std, _ = prediction
-    if state.local_weights is None:
-        average = partial(np.average, axis=0, weights=state.anchors.weights)
-        exponential = mean.apply("Exp") * average(np.exp(state.errors)) if is_log else None
-        return Prediction(mean + average(state.errors), std, exponential)
-    rows, twin = split_rows(state.anchors.schema, matrix), _TwinGraph(matrix.graph, state, is_log)
-    of_all, *exponential_of_all = matrix.graph.map_rows(twin.average_estimates, rows, mean)
-    return Prediction(of_all, std, *exponential_of_all)
+def add_residuals(twin: ExportedTwin, matrix: Tensor, moments: Moments, is_log: bool) -> Moments:
+    """The weighted mean of the estimates that are the mean plus the residuals of the anchors."""
+    if twin.residuals is None:
+        return moments
+    mean, std, exponential = moments
+    if twin.is_local:
+        rows = split_rows(twin.anchors.schema, matrix)
+        anchors = _AnchorGraph(matrix.graph, twin, is_log)
+        return Moments(std=std, **anchors.map_estimates(rows, mean))
+    if is_log:
+        exponential = mean.apply("Exp") * (twin.shares @ np.exp(twin.residuals))
+    return Moments(mean + twin.mean_residual, std, exponential)
 
 
-def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
+def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Moments:
     """Add the prediction of plain networks, as that of a twin."""
     layers = _Layers(networks, schema.n_encoded)
     (first,) = layers.first(split_rows(schema, matrix))
@@ -81,130 +80,128 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
     return weighted_moments(members, lambda values: (values * weights).sum(0))
 
 
-class _TwinGraph:
+class _AnchorGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
-    def __init__(self, graph: Graph, state: FittedTwin, is_log: bool) -> None:
-        self._graph, self._state, self._is_log = graph, state, is_log
-        self._rows = split_rows(state.anchors.schema, graph.matrix(state.anchors.X))
-        self._known_y = graph.matrix(state.anchors.targets)
-        if isinstance(state.model, SklearnDifferenceModel):
-            self._differences = self._pair_differences(state.model)
-        elif isinstance(state.model, NeuralDifferenceModel):
-            self._differences = self._neural_differences(state.model)
+    def __init__(self, graph: Graph, twin: ExportedTwin, is_log: bool) -> None:
+        self._graph, self._twin, self._is_log = graph, twin, is_log
+        self._rows = split_rows(twin.anchors.schema, graph.matrix(twin.anchors.X))
+        self._known_y = graph.matrix(twin.anchors.targets)
 
-    def average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
-        """(output,): locally weighted mean of the estimates, and of their exponentials.
+    def map_estimates(self, rows: Tensor, mean: Tensor) -> dict[str, Tensor]:
+        """(row, output): weighted means of the estimates with residuals, and of exponentials."""
+        names = ["mean", "exponential"] if self._is_log else ["mean"]
+        means = self._graph.map_rows(self._average_estimates, rows, mean)
+        return dict(zip(names, means, strict=True))
 
-        They are the mean plus the errors of the anchors, and the known value of an anchor that
-        equals the query.
-        """
-        assert self._state.local_weights is not None
-        assert self._state.errors is not None
-        weights = self._process_weights(query, self._state.local_weights.power)
-        if (given := self._state.anchors.weights) is not None:
-            weights = weights * self._graph.constant(given)
-        shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
+    def _average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
+        """(output,): the means of one query."""
+        twin = self._twin
         both_missing = self._rows.is_nan().apply("And", query.is_nan())
         equal = self._rows.apply("Equal", query).apply("Or", both_missing).cast(DOUBLE)
-        is_equal = equal.reduce("ReduceMin", 1, keepdims=True).apply("Greater", 0.0)
-        estimates = mean + self._graph.constant(self._state.errors)
-        estimates = is_equal.apply("Where", self._known_y, estimates)
-        wanted = [estimates, estimates.apply("Exp")] if self._is_log else [estimates]
-        return [(shares * values).sum(0) for values in wanted]
+        is_equal = equal.reduce("ReduceMin", 1, keepdims=True)  # (anchor, 1)
+        shares = self._graph.constant(twin.shares)
+        if twin.local_power:
+            shares = shares * self._process_weights(query, twin.local_power)
+            shares = shares / shares.sum(0, keepdims=True)
+        shares = shares.add_axis(1)
+        if correlation := twin.replicate_correlation:
+            # as `weigh_replicates`
+            n_equal = is_equal.sum(0)
+            n_others = (n_equal - 1.0).apply("Max", 0.0)
+            share_of_equal = correlation / (n_others * correlation + 1.0)
+            shares = shares * (1.0 - n_equal * share_of_equal) + is_equal * share_of_equal
+        estimates = mean + self._graph.constant(np.asarray(twin.residuals))
+        estimates = is_equal.apply("Greater", 0.0).apply("Where", self._known_y, estimates)
+        means = [(shares * estimates).sum(0)]
+        if self._is_log:
+            means.append((shares * estimates.apply("Exp")).sum(0))
+        return means
 
     def predict_query(self, query: Tensor) -> list[Tensor]:
-        """(output,): the prediction of one query (row column,)."""
-        indices, distances, known_y = None, None, self._known_y
-        if self._state.nearest is not None:
-            k, metric = self._state.nearest
-            distances, indices = regressors.add_nearest(self._distances(query, metric), k)
-            known_y = known_y.take(indices)
-        estimates = self._differences(query, indices) + known_y
-        share = self._share(query, indices, distances)
-        members = self._state.model.member_weights[:, None]
-
-        def mean_of_anchors(values: Tensor) -> Tensor:
-            """(..., anchor, output) → (..., output)."""
-            return values.mean(-2) if share is None else (values * share).sum(-2)
+        """(output,): the moments of the estimates by differences, of one query (row column,)."""
+        twin, indices, distances = self._twin, None, None
+        if twin.nearest is not None:
+            n_nearest, metric = twin.nearest
+            distances, indices = regressors.add_nearest(self._distances(query, metric), n_nearest)
+        estimates = self._differences(query, indices) + self._known_y.take(indices)
+        shares = self._shares(query, indices, distances)  # (anchor, 1)
+        member_weights = twin.model.member_weights[:, None]
 
         def mean_of(values: Tensor) -> Tensor:
             """(member, anchor, output) → (output,)."""
-            return (mean_of_anchors(values) * members).sum(0)
+            return ((values * shares).sum(-2) * member_weights).sum(0)
 
         mean, std, _ = weighted_moments(estimates, mean_of)
-        if not self._is_log or self._state.errors is not None:
+        if not self._is_log or twin.residuals is not None:
             return [mean, std]
-        of_members = (estimates * members[..., None]).sum(0)
-        return [mean, std, mean_of_anchors(of_members.apply("Exp"))]
+        mean_of_members = (estimates * member_weights[..., None]).sum(0)
+        return [mean, std, (mean_of_members.apply("Exp") * shares).sum(0)]
 
     # --- differences --------------------------------------------------------------------------
 
+    @cached_property
+    def _differences(self) -> Differences:
+        model = self._twin.model
+        if isinstance(model, NeuralDifferenceModel):
+            return self._neural_differences(model)
+        assert isinstance(model, SklearnDifferenceModel)
+        return self._pair_differences(model)
+
     def _neural_differences(self, model: NeuralDifferenceModel) -> Differences:
-        layers = _Layers(model, self._state.anchors.schema.n_encoded)
-        anchors = layers.first(self._rows)  # computed once
+        layers = _Layers(model, self._twin.anchors.schema.n_encoded)
+        with self._graph.outside_loops():
+            anchor_halves = layers.first(self._rows)  # computed once
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
-            q, a = layers.first(query.add_axis(0)), [half.take(indices, 1) for half in anchors]
+            query_halves = layers.first(query.add_axis(0))
+            first, second = (half.take(indices, 1) for half in anchor_halves)
             # the bias of the output layer cancels
-            halves = layers.last_hidden(a[1] + q[0]) - layers.last_hidden(a[0] + q[1])
-            scaled = halves @ (np.float32(0.5) * layers.output_weight)
+            forward = layers.last_hidden(second + query_halves[0])
+            backward = layers.last_hidden(first + query_halves[1])
+            scaled = (forward - backward) @ (np.float32(0.5) * layers.output_weight)
             return scaled.cast(DOUBLE) * model.scale.y_spread
 
         return differences
 
     def _pair_differences(self, model: SklearnDifferenceModel) -> Differences:
-        if callable(model.features.kind):
-            way_out = "fit it with pair_features='concat+difference', 'concat' or 'difference'"
-            refuse("its pair features are a Python function", way_out)
-        role, source = model.features.layout(self._state.anchors.rows)
+        role, source = self._twin.pair_columns
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
+        n_outputs = self._twin.anchors.targets.shape[1]
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
             anchors = self._rows.take(indices)
             # the query is repeated for each anchor
             queries = query.apply("Expand", anchors.apply("Shape"))
-            orders = [(queries, anchors), (anchors, queries)][: 1 + model.symmetric]
-            pairs = concatenate([_pairs(groups, *order) for order in orders], axis=0)
+            orders = [_pairs(groups, queries, anchors)]
+            if model.symmetric:
+                orders.append(_pairs(groups, anchors, queries))
+            pairs = concatenate(orders, axis=0)
             if model.features.dtype == np.float32:
                 pairs = pairs.cast(FLOAT).cast(DOUBLE)
             predicted = regressors.add_regressor(model.estimator, pairs) * model.unit
-            predicted = predicted.reshape(len(orders), -1, self._state.anchors.targets.shape[1])
+            predicted = predicted.reshape(len(orders), -1, n_outputs)
             return predicted * signs if model.symmetric else predicted
 
         return differences
 
     # --- weights ------------------------------------------------------------------------------
 
-    def _share(
-        self, query: Tensor, indices: Tensor | None, distances: Tensor | None
-    ) -> Tensor | None:
-        """(anchor, 1) weights that sum to one; None for equal weights."""
-        weights = self._strategy_weights(query, indices, distances)
-        if (given := self._state.anchors.weights) is not None:
-            sample = self._graph.constant(given / given.max()).take(indices)
-            weights = sample if weights is None else weights * sample
-        return None if weights is None else (weights / weights.sum(0, keepdims=True)).add_axis(1)
-
-    def _strategy_weights(
-        self, query: Tensor, indices: Tensor | None, distances: Tensor | None
-    ) -> Tensor | None:
-        strategy = self._state.weight_strategy
-        if type(strategy) is UniformWeights:
-            return None
-        if type(strategy) is DistanceWeights:
+    def _shares(self, query: Tensor, indices: Tensor | None, distances: Tensor | None) -> Tensor:
+        """(anchor, 1): weights of the estimates by differences, which sum to one."""
+        shares, strategy = self._graph.constant(self._twin.shares).take(indices), self._twin.weights
+        if isinstance(strategy, DistanceWeights):
             if distances is None:
                 distances = self._distances(query, "nan_euclidean")
-            return _inverse_of_known(distances)
-        if type(strategy) is GPWeights:
-            return self._process_weights(query, strategy.power).take(indices)
-        way_out = "use weights 'uniform' or 'distance', or GPWeights()"
-        return refuse(f"its weights are {strategy!r}", way_out)
+            shares = shares * _inverse_of_known(distances)
+        elif isinstance(strategy, GPWeights):
+            shares = shares * self._process_weights(query, strategy.power).take(indices)
+        return (shares / shares.sum(0, keepdims=True)).add_axis(1)
 
     def _process_weights(self, query: Tensor, power: float) -> Tensor:
         """(anchor,) powers of inverse variances of y at the query, given each anchor."""
-        metric = self._state.anchors.metric
+        metric = self._twin.anchors.metric
         distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
         correlation = regressors.add_matern(distances * distances)
         total = (1.0 + metric.noise) ** 2
@@ -216,7 +213,7 @@ class _TwinGraph:
         These are numeric features, scaled where the twin is neural, and indicators; for the learned
         metric they are scaled again, by its own scale unless another one is given.
         """
-        model, n_encoded = self._state.model, self._state.anchors.schema.n_encoded
+        model, n_encoded = self._twin.model, self._twin.anchors.schema.n_encoded
 
         def features(rows: Tensor) -> Tensor:
             values = rows.columns(range(n_encoded))
@@ -224,7 +221,7 @@ class _TwinGraph:
                 values = _scaled(model.scale, values, n_encoded)
             if metric != LEARNED:
                 return values
-            learned = self._state.anchors.metric
+            learned = self._twin.anchors.metric
             scaled = (values - learned.center) * (learned.scale if scale is None else scale)
             return scaled.fill_nan(0.0)
 
@@ -236,17 +233,19 @@ class _TwinGraph:
 
 def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: Tensor) -> Tensor:
     """(pair, pair column) of rows (pair, row column)."""
-    parts = []
+    pair_columns = []
     for kind, columns in groups.items():
-        if kind in (PairColumn.FIRST, PairColumn.SECOND):
-            parts.append((first if kind == PairColumn.FIRST else second).columns(columns))
-            continue
-        difference = first.columns(columns) - second.columns(columns)
+        if kind == PairColumn.FIRST:
+            values = first.columns(columns)
+        elif kind == PairColumn.SECOND:
+            values = second.columns(columns)
+        else:
+            values = first.columns(columns) - second.columns(columns)
         if kind == PairColumn.MISMATCH:
-            differs = difference.apply("Equal", 0.0).apply("Where", 0.0, 1.0)
-            difference = difference.is_nan().apply("Where", np.nan, differs)
-        parts.append(difference)
-    return concatenate(parts)
+            differs = 1.0 - values.equals(0.0)
+            values = values.is_nan().apply("Where", np.nan, differs)
+        pair_columns.append(values)
+    return concatenate(pair_columns)
 
 
 def _inverse_of_known(distances: Tensor) -> Tensor:

@@ -21,17 +21,12 @@ from sklearn.exceptions import ConvergenceWarning
 from twinned.exceptions import UnsuitableDataError
 from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
 from twinned.models.neural.device import on_device, platform
-from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
+from twinned.models.neural.inference import MemberParameters, TrainedNetworks
 from twinned.models.neural.network import Shape, round_up
 from twinned.models.neural.parameters import Setting, settings_of_wide_table
 from twinned.models.neural.problem import TrainingProblem
-from twinned.models.neural.training import (
-    NO_STOP,
-    EnsembleMember,
-    TrainingConfig,
-    TrainingRun,
-    stack_problems,
-)
+from twinned.models.neural.training import TrainingConfig
+from twinned.models.neural.training_run import NO_STOP, EnsembleMember, TrainingRun, stack_problems
 from twinned.pairing.anchors import clearly_lowest
 from twinned.rows.schema import Floats, Indices
 
@@ -62,7 +57,7 @@ class TrainedMembers(NamedTuple):
     predicted: NDArray[np.float32]
 
     def take(self, members: slice) -> TrainedMembers:
-        parameters = {name: own[members] for name, own in self.parameters.items()}
+        parameters = {name: value[members] for name, value in self.parameters.items()}
         return TrainedMembers(parameters, self.errors[members], self.predicted[members])
 
 
@@ -70,9 +65,16 @@ def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
     """Train all problems, those that share a compiled program together."""
     groups: dict[tuple, list[int]] = {}
     for i, problem in enumerate(problems):
-        sizes = round_up(problem.n_columns, 4), problem.y.shape[1], len(problem.folds)
-        kind = problem.partners is None, problem.is_wide, problem.bounds is None
-        groups.setdefault((problem.options, sizes, kind), []).append(i)
+        program = (
+            problem.options,
+            round_up(problem.n_columns, 4),
+            problem.y.shape[1],
+            len(problem.folds),
+            problem.partners is None,
+            problem.is_wide,
+            problem.bounds is None,
+        )
+        groups.setdefault(program, []).append(i)
     results: dict[int, TrainedEnsemble] = {}
     for indices in groups.values():
         results.update(zip(indices, _fit_group([problems[i] for i in indices]), strict=True))
@@ -85,32 +87,43 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     With a single validation set, the networks that hold out rows are the members.
     """
     options, n_folds = group[0].options, len(group[0].folds)
-    refits, n_members = n_folds > 1, options.effort.n_members
+    n_members = options.effort.n_members
     settings = list(options.settings)
-    settings = settings_of_wide_table(settings) if group[0].is_wide else settings
-    if not refits:
+    if group[0].is_wide:
+        settings = settings_of_wide_table(settings)
+    if n_folds == 1:
         settings = [settings[i % len(settings)] for i in range(n_members)]
     config = training_config(group, settings)
     fold_steps, max_steps = options.steps(config.shape.n_features)
-    choices = enumerate(product(settings, range(n_folds)))
-    fold_members = [EnsembleMember(*choice, number) for number, choice in choices]
-    members = [fold_members] * len(group)
-    trained = _train_members(config, group, members, fold_steps if refits else max_steps)
-    of_folds = zip(group, trained, strict=True)
-    selections = [select_settings(problem, len(settings), own) for problem, own in of_folds]
-    if not refits:
-        weights = [selection.of_fold_members() for selection in selections]
-    else:
-        members = [selection.final_members(settings, len(fold_members)) for selection in selections]
-        every = _train_members(config, group, members, max_steps)
-        selections = list(map(SettingSelection.refit, selections, members, every))
-        trained = [own.take(slice(n_members)) for own in every]
-        weights = [finite / finite.sum() for finite in map(converged, trained)]
-    each = zip(selections, members, trained, weights, strict=True)
-    return [
-        selection.make_ensemble(config.shape, own[: len(weight)], networks, weight)
-        for selection, own, networks, weight in each
+    fold_members = [
+        EnsembleMember(setting, fold, number)
+        for number, (setting, fold) in enumerate(product(settings, range(n_folds)))
     ]
+    fold_steps = max_steps if n_folds == 1 else fold_steps
+    of_folds = _train_members(config, group, [fold_members] * len(group), fold_steps)
+    selections = [
+        select_settings(problem, len(settings), trained)
+        for problem, trained in zip(group, of_folds, strict=True)
+    ]
+    if n_folds == 1:
+        return [
+            selection.make_ensemble(
+                config.shape, fold_members, trained, selection.of_fold_members()
+            )
+            for selection, trained in zip(selections, of_folds, strict=True)
+        ]
+    members = [selection.final_members(settings, len(fold_members)) for selection in selections]
+    of_all = _train_members(config, group, members, max_steps)
+    ensembles = []
+    for selection, final_members, with_refits in zip(selections, members, of_all, strict=True):
+        trained = with_refits.take(slice(n_members))
+        finite = converged(trained)
+        ensembles.append(
+            selection.refit(final_members, with_refits).make_ensemble(
+                config.shape, final_members[:n_members], trained, finite / finite.sum()
+            )
+        )
+    return ensembles
 
 
 def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
@@ -178,7 +191,11 @@ def _train_members(
     errors = np.stack([check.error for check in checks], axis=2)
     predicted = np.stack([check.predicted for check in checks], axis=2)
     return [
-        TrainedMembers({name: own[i] for name, own in parameters.items()}, errors[i], predicted[i])
+        TrainedMembers(
+            parameters={name: value[i] for name, value in parameters.items()},
+            errors=errors[i],
+            predicted=predicted[i],
+        )
         for i in range(len(group))
     ]
 
@@ -252,8 +269,10 @@ class SettingSelection:
         """Return the selection with the predictions of those members that hold out a fold."""
         last = trained.predicted.shape[1] - 1
         predicted = [
-            own[min(member.last_check, last), : len(member.held_out(self.problem)), self.choice]
-            for member, own in zip(members, trained.predicted, strict=True)
+            by_check[
+                min(member.last_check, last), : len(member.held_out(self.problem)), self.choice
+            ]
+            for member, by_check in zip(members, trained.predicted, strict=True)
             if member.fold is not None
         ]
         return replace(self, refitted=np.concatenate(predicted)) if predicted else self
@@ -263,8 +282,8 @@ class SettingSelection:
     ) -> TrainedEnsemble:
         """Return the ensemble of the problem, without the members that have no weight."""
         problem, used = self.problem, np.flatnonzero(weights)
-        scales = np.stack([own.feature_scale(problem) for own in members])
-        gates = np.array([own.setting.frequency_scale > 0 for own in members], np.float32)
+        scales = np.stack([member.feature_scale(problem) for member in members])
+        gates = np.array([member.setting.frequency_scale > 0 for member in members], np.float32)
         networks = TrainedNetworks(shape, include_scale(trained.parameters, scales), gates)
         return TrainedEnsemble(
             networks=networks.take(used),
@@ -289,9 +308,9 @@ class SettingSelection:
         scaled = np.full_like(problem.y, np.nan)
         rows = np.concatenate(problem.folds)
         if self.refitted is not None and np.isfinite(mean + self.refitted).all():
-            both = np.stack([mean, self.refitted])
-            errors = problem.errors(both, rows) * np.sqrt(problem.row_weight[rows])[:, None]
-            mean = np.tensordot(simplex_least_squares(errors.reshape(2, -1).T), both, 1)
+            predictions = np.stack([mean, self.refitted])
+            errors = problem.errors(predictions, rows) * np.sqrt(problem.row_weight[rows])[:, None]
+            mean = np.tensordot(simplex_least_squares(errors.reshape(2, -1).T), predictions, 1)
         scaled[rows] = mean
         table = np.full((problem.table.n_table_rows, scaled.shape[1]), np.nan)
         unscaled = problem.scale.inverse_transform_y(scaled)
@@ -316,14 +335,14 @@ def select_settings(
     problem: TrainingProblem, n_settings: int, trained: TrainedMembers
 ) -> SettingSelection:
     """Weigh the settings by predictions from all anchors or, where clearly better, the nearest."""
-    every, known = [weigh_settings(problem, n_settings, trained)], problem.table.known
-    if len(problem.folds) > 1 and every[0].converged.all():
-        choices = range(1, 1 + len(problem.options.n_nearest))
-        every += [weigh_settings(problem, n_settings, trained, choice) for choice in choices]
-    rows = problem.table.take(known)
+    selections = [weigh_settings(problem, n_settings, trained)]
+    if len(problem.folds) > 1 and selections[0].converged.all():
+        for choice in range(1, 1 + len(problem.options.n_nearest)):
+            selections.append(weigh_settings(problem, n_settings, trained, choice))
+    rows = problem.table.take(problem.table.known)
     rows = rows if rows.fold is None else rows.take(rows.held_out)
-    errors = [rows.outputs - own.out_of_fold()[rows.table_rows] for own in every]
-    return every[clearly_lowest(errors, rows.matrix, rows.weight)]
+    errors = [rows.outputs - selection.out_of_fold()[rows.table_rows] for selection in selections]
+    return selections[clearly_lowest(errors, rows.matrix, rows.weight)]
 
 
 def weigh_settings(
@@ -338,7 +357,7 @@ def weigh_settings(
     """
     n_folds, rows = len(problem.folds), np.concatenate(problem.folds)
     n_members = problem.options.effort.n_members
-    each_converged = converged(trained).reshape(n_settings, n_folds)
+    fold_converged = converged(trained).reshape(n_settings, n_folds)
     # (setting, fold, check, held-out row, output)
     held_out = trained.predicted[..., choice, :]
     held_out = held_out.reshape(n_settings, n_folds, *held_out.shape[1:])
@@ -348,10 +367,12 @@ def weigh_settings(
         stops = np.full(n_settings, NO_STOP)
         errors = np.where(np.isfinite(trained.errors), trained.errors, np.inf)
         at_check = errors.argmin(axis=-1).reshape(n_settings, n_folds)
-    every, folds = np.arange(n_settings), problem.folds
-    of_folds = [held_out[every, f, at_check[:, f], : len(fold)] for f, fold in enumerate(folds)]
-    predicted = np.concatenate(of_folds, axis=1).astype(np.float64)
-    complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
+    fold_predictions = [
+        held_out[np.arange(n_settings), f, at_check[:, f], : len(fold)]
+        for f, fold in enumerate(problem.folds)
+    ]
+    predicted = np.concatenate(fold_predictions, axis=1).astype(np.float64)
+    complete = fold_converged.all(axis=1)  # only these settings have predictions of all rows
     is_known = ~problem.is_censored[rows]
 
     def weigh(used: NDArray[np.bool_]) -> Floats:
@@ -373,7 +394,7 @@ def weigh_settings(
         problem=problem,
         errors=trained.errors,
         predicted=predicted,
-        converged=each_converged,
+        converged=fold_converged,
         weights=weigh(np.ones(len(rows), dtype=bool)),
         weights_without=np.stack([weigh(fold_of_row != fold) for fold in range(n_folds)]),
         stops=[int(stop) for stop in stops],

@@ -31,7 +31,7 @@ MAX_RELEVANT_FEATURES = 60
 
 
 def prepare_rows(rows: TrainingRows) -> TrainingRows:
-    """The labelled rows of positive weight, without offsets of batches; the others as unlabelled."""
+    """The labelled rows of positive weight, without offsets of batches, and unlabelled ones."""
     labelled = ~np.isnan(rows.outputs).any(axis=1)
     present = np.array(labelled if rows.weight is None else labelled & (rows.weight > 0))
     if (n := present.sum()) < 2:
@@ -73,26 +73,31 @@ def select_inputs(
     refer to them. `learned` is the metric of all rows and columns, where it is known. Where the
     networks of a single fold are the members, all have the same features.
     """
-    table, merged_into = rows.table, rows.merged_into
-    training = [*(own for own, _ in folds), np.arange(len(rows.X))]
-    row_sets = [np.isin(merged_into, own) for own in training]
-    of_all = _select_columns(options, table, row_sets[-1])
-    selections = [of_all] * len(training)
+    fold_rows = [training for training, _ in folds]
+    all_rows = np.arange(len(rows.X))
+    of_all = _select_columns(options, rows.table, np.isin(rows.merged_into, all_rows))
+    selections = [of_all] * len(folds)
     if len(folds) > 1:
-        selections = [*(_select_columns(options, table, own) for own in row_sets[:-1]), of_all]
+        selections = [
+            _select_columns(options, rows.table, np.isin(rows.merged_into, training))
+            for training in fold_rows
+        ]
     inputs = []
-    for _, columns, is_relevant in selections:
+    for _, columns, is_relevant in (*selections, of_all):
         used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
         inputs.append(NetworkInputs(columns, used, used.copy()))
     if options.uses_relevance:
         for kind in (0, 1):
-            columns_used = [own.columns[own.used[kind] > 0] for own in inputs]
-            factors = _learn_factors(rows, columns_used, training, learned)
-            for own, factor in zip(inputs, factors, strict=True):
-                own.relevance[kind, own.used[kind] > 0] = factor
-    every_column = np.unique(np.concatenate([own.columns for own in inputs]))
-    inputs = [NetworkInputs(np.searchsorted(every_column, own[0]), *own[1:]) for own in inputs]
-    return of_all[0], every_column, inputs
+            columns_used = [of_fold.columns[of_fold.used[kind] > 0] for of_fold in inputs]
+            factors = _learn_factors(rows, columns_used, [*fold_rows, all_rows], learned)
+            for of_fold, factor in zip(inputs, factors, strict=True):
+                of_fold.relevance[kind, of_fold.used[kind] > 0] = factor
+    all_columns = np.unique(np.concatenate([of_fold.columns for of_fold in inputs]))
+    inputs = [
+        of_fold._replace(columns=np.searchsorted(all_columns, of_fold.columns))
+        for of_fold in inputs
+    ]
+    return of_all[0], all_columns, inputs
 
 
 def _select_columns(
@@ -105,13 +110,15 @@ def _select_columns(
     schema, most = table.schema, options.max_features
     features = relevant = np.arange(schema.n_features)
     if most is not None and selects_features(options, len(features)):
-        part = table.take(rows)
+        training = table.take(rows)
         if len(features) > most:
-            features = important_features(part.matrix, part.outputs, most, part.weight)
+            features = important_features(training.matrix, training.outputs, most, training.weight)
         else:
-            features = distinct_features(part.matrix)
-        matrix, most = part.matrix[:, features], MAX_RELEVANT_FEATURES
-        relevant = features[important_features(matrix, part.outputs, most, part.weight)]
+            features = distinct_features(training.matrix)
+        among_selected = important_features(
+            training.matrix[:, features], training.outputs, MAX_RELEVANT_FEATURES, training.weight
+        )
+        relevant = features[among_selected]
     columns = schema.encoded_columns(features)
     return features, columns, np.isin(columns, schema.encoded_columns(relevant))
 
@@ -123,11 +130,11 @@ def _learn_factors(
     if learned is None or len(columns[-1]) < rows.X.shape[1]:
         learned = rows.learn_metric(training[-1], columns[-1])
     factors = []
-    for own, indices in zip(columns, training, strict=True):
+    for fold_columns, fold_rows in zip(columns, training, strict=True):
         metric = learned
-        if len(indices) < len(training[-1]):
-            similar = learned if np.array_equal(own, columns[-1]) else None
-            metric = rows.learn_metric(indices, own, similar)
+        if len(fold_rows) < len(training[-1]):
+            similar = learned if np.array_equal(fold_columns, columns[-1]) else None
+            metric = rows.learn_metric(fold_rows, fold_columns, similar)
         factors.append(metric_factors(1.0 / metric.length_scales))
     return factors
 
@@ -158,8 +165,9 @@ class Scale(NamedTuple):
             spread = np.sqrt((share * (values - mean) ** 2).sum(axis=0))
             return mean, one_if_constant(spread, mean)
 
-        numeric = np.where(np.isnan(rows.numeric), fill, rows.numeric)
-        return cls(*moments(numeric), *moments(y), fill)
+        X_mean, X_spread = moments(np.where(np.isnan(rows.numeric), fill, rows.numeric))
+        y_mean, y_spread = moments(y)
+        return cls(X_mean, X_spread, y_mean, y_spread, fill)
 
     def transform(self, rows: Rows) -> Rows:
         """Fill missing values and scale the numeric features."""
@@ -209,8 +217,17 @@ class MergedRows(NamedTuple):
         total = np.bincount(merged_into, weights=weight)
         bounds = None if bounds is None else bounds.take(first)
         folds = None if table.fold is None else table.take(first).folds
-        total = total / total.mean()
-        return cls(table, scale, X[first], y[first], total, merged_into, bounds, folds, learn)
+        return cls(
+            table=table,
+            scale=scale,
+            X=X[first],
+            y=y[first],
+            weight=total / total.mean(),
+            merged_into=merged_into,
+            bounds=bounds,
+            folds=folds,
+            learn=learn,
+        )
 
     def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
         """The metric of some rows and columns."""
@@ -306,33 +323,35 @@ def build_problem_of_rows(
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
     rows = MergedRows.of(table, learn or MetricCache())
-    scale, added = rows.scale, (rows.X[:0], rows.y[:0])
-    learned, every = _learn_metric(estimator, options, rows), np.arange(len(rows.X))
+    scale = rows.scale
+    learned = _learn_metric(estimator, options, rows)
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
+    validation_X, validation_y = rows.X[:0], rows.y[:0]
     if X_val is None and y_val is None:
         folds = rows.folds or _draw_folds(options, rows, seed)
     else:
-        added = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        folds = [(every, len(every) + np.arange(len(added[0])))]
+        validation_X, validation_y = scale_validation_rows(estimator, X_val, y_val, table, scale)
+        n_rows = len(rows.X)
+        folds = [(np.arange(n_rows), n_rows + np.arange(len(validation_X)))]
     selected, columns, inputs = select_inputs(options, rows, folds, learned)
-    every_X, every_y, row_weight = _append_rows(rows, *added)
+    all_X, all_y, row_weight = _append_rows(rows, validation_X, validation_y)
     return TrainingProblem(
         options=options,
         table=table,
         scale=scale,
         selected=selected,
-        X=every_X[:, columns],
-        y=scale.transform_y(every_y),
+        X=all_X[:, columns],
+        y=scale.transform_y(all_y),
         row_weight=row_weight,
         merged_into=rows.merged_into,
         folds=[held_out for _, held_out in folds],
-        training=[own for own, _ in folds],
-        unlabelled=np.arange(len(every_X) - len(table.unlabelled), len(every_X)),
+        training=[training for training, _ in folds],
+        unlabelled=np.arange(len(all_X) - len(table.unlabelled), len(all_X)),
         partners=partners,
         learned_metric=learned,
         inputs=inputs,
         seed=seed,
-        bounds=None if rows.bounds is None else _scale_bounds(rows.bounds, scale, every_y),
+        bounds=None if rows.bounds is None else _scale_bounds(rows.bounds, scale, all_y),
     )
 
 
@@ -358,12 +377,13 @@ def _draw_folds(options: NetworkOptions, rows: MergedRows, seed: int) -> Folds:
     if n_folds > 1 and bounds is None:
         return row_folds(len(X), n_folds, seed, equal_features(X, n_folds))
     is_censored = np.zeros(len(X), dtype=bool) if bounds is None else bounds.censored
-    parts = []
+    held_out: list[Indices] = [np.empty(0, dtype=np.intp)] * n_folds
     for kind in (np.flatnonzero(~is_censored), np.flatnonzero(is_censored)):
         order = kind[np.random.RandomState(seed).permutation(len(kind))]
-        n_held_out = round(options.validation_fraction * len(kind))
-        parts.append([order[:n_held_out]] if n_folds == 1 else np.array_split(order, n_folds))
-    held_out = [np.concatenate(both) for both in zip(*parts, strict=True)]
+        if n_folds == 1:
+            order = order[: round(options.validation_fraction * len(kind))]
+        for fold, rows_of_kind in enumerate(np.array_split(order, n_folds)):
+            held_out[fold] = np.append(held_out[fold], rows_of_kind)
     return [(np.setdiff1d(np.arange(len(X)), fold), fold) for fold in held_out]
 
 

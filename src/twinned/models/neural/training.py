@@ -7,27 +7,18 @@ number of steps, learning rates and so on are data.
 
 One step of a twin draws `batch_points` points and pairs each with `n_partners` others of the same
 batch: embedding and first layer are computed once per point, not once per pair.
-
-Problems are padded to one shape with rows that are never drawn. A GPU is filled by all members of
-all problems as one batch. On a CPU a batch falls out of the cache at every layer, so the program
-is that of one member of one problem, which also compiles in half the time, and the members are
-distributed over `n_jobs` threads.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 
-from twinned.models.neural.difference_model import MemberParameters
 from twinned.models.neural.network import (
     Halves,
     Network,
@@ -36,17 +27,10 @@ from twinned.models.neural.network import (
     fold_in,
     initial_parameters,
     integers,
-    pad_to,
     random_bits,
-    round_up,
-    stack_fields,
     uniform,
 )
 from twinned.models.neural.parameters import Setting
-from twinned.models.neural.problem import NetworkInputs, TrainingProblem
-from twinned.models.resources import count_threads
-from twinned.rows.neighbors import NeighborIndex
-from twinned.rows.schema import Floats, Indices
 
 
 class TrainingConfig(NamedTuple):
@@ -378,191 +362,3 @@ def _errors(predicted: Array, targets: Targets) -> Array:
 def _mean_square(error: Array, weight: Array) -> Array:
     square = jnp.mean(error**2, axis=-1)
     return jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30)
-
-
-# --- batches of problems and members --------------------------------------------------------------
-
-
-NO_STOP = 10**6  # a check that no training reaches
-
-
-class EnsembleMember(NamedTuple):
-    """A network to be trained."""
-
-    setting: Setting
-    fold: int | None  # that is held out; None trains on all rows
-    number: int  # determines the random numbers
-    last_check: int = NO_STOP  # whose parameters are taken, if training reaches it
-
-    def held_out(self, problem: TrainingProblem) -> Indices:
-        """Rows that are not trained on."""
-        return np.empty(0, dtype=np.intp) if self.fold is None else problem.folds[self.fold]
-
-    def inputs(self, problem: TrainingProblem) -> NetworkInputs:
-        return problem.inputs[-1 if self.fold is None else self.fold]
-
-    def feature_scale(self, problem: TrainingProblem) -> Floats:
-        """(feature,) factors of the features: their relevance, or ones; 0 if they are not used."""
-        inputs = self.inputs(problem)
-        factors = inputs.relevance if self.setting.relevance else inputs.used
-        return factors[int(self.setting.all_features)]
-
-    def n_features(self, problem: TrainingProblem) -> int:
-        """Number of features that are used."""
-        return int(self.inputs(problem).used[int(self.setting.all_features)].sum())
-
-
-def stack_problems(
-    group: list[TrainingProblem], members: list[list[EnsembleMember]], n_features: int
-) -> tuple[ProblemArrays, MemberArrays]:
-    """Return the arrays of all problems, and of the members of each.
-
-    Sizes are rounded up to a few, so that folds, grid searches and data sets of about one size
-    share one compiled program.
-    """
-    n_rows = round_up(max(len(problem.X) for problem in group), 64)
-    n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
-    sizes = (n_rows, n_held_out, n_features)
-    arrays = [
-        stack_fields([_member_arrays(problem, member, *sizes) for member in of_problem])
-        for problem, of_problem in zip(group, members, strict=True)
-    ]
-    return stack_fields(_problem_arrays(group, n_rows)), stack_fields(arrays)
-
-
-def _problem_arrays(group: list[TrainingProblem], n_rows: int) -> list[ProblemArrays]:
-    n_columns = round_up(max(problem.X.shape[1] for problem in group), 4)
-    empty = np.zeros((1, 1))  # nothing that depends on the number of rows
-    tables = [empty if problem.partners is None else problem.partners for problem in group]
-    bounds = [(empty, empty) if problem.bounds is None else problem.bounds for problem in group]
-    n_table_rows = 1 if group[0].partners is None else n_rows
-    n_bound_rows = 1 if group[0].bounds is None else n_rows
-    n_partners = max(table.shape[1] for table in tables)
-    return [
-        ProblemArrays(
-            X=pad_to(problem.X, n_rows, n_columns),
-            y=pad_to(problem.y, n_rows, problem.y.shape[1]),
-            weight=pad_to(problem.row_weight, n_rows),
-            partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
-            n_partners=np.uint32(table.shape[1]),
-            lower=pad_to(lower, n_bound_rows, lower.shape[1]),
-            upper=pad_to(upper, n_bound_rows, upper.shape[1]),
-        )
-        for problem, table, (lower, upper) in zip(group, tables, bounds, strict=True)
-    ]
-
-
-def _member_arrays(
-    problem: TrainingProblem, member: EnsembleMember, n_rows: int, n_held_out: int, n_features: int
-) -> MemberArrays:
-    fold, loop_weight = member.held_out(problem), problem.options.loop_weight
-    every = np.arange(problem.n_train)
-    training_rows = every if member.fold is None else problem.training[member.fold]
-    is_censored = problem.is_censored[training_rows]
-    training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
-    known = training_rows[: np.sum(~is_censored)]
-    inputs, n_nearest = member.inputs(problem), max(problem.options.n_nearest, default=0)
-    nearest: Indices = np.empty((len(fold), 0), dtype=np.intp)
-    if n_nearest and len(fold):
-        X = problem.X[:, inputs.columns] * np.sqrt(inputs.relevance[1])  # as in the learned metric
-        nearest, _ = NeighborIndex(X[known]).kneighbors(X[fold], min(n_nearest, len(known)))
-    loop_rows = np.zeros(1, dtype=np.int32)
-    if loop_weight > 0:
-        loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
-    return MemberArrays(
-        key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
-        rows=pad_to(training_rows, n_rows, dtype=np.int32),
-        n_rows=np.int32(len(training_rows)),
-        n_anchors=np.int32(len(known)),
-        is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
-        held_out=pad_to(fold, n_held_out, dtype=np.int32),
-        n_held_out=np.int32(len(fold)),
-        nearest=training_rows[pad_to(nearest, n_held_out, n_nearest, dtype=np.int32)],
-        last_check=np.int32(member.last_check),
-        setting=jax.tree.map(np.float32, member.setting),
-        n_features=np.int32(member.n_features(problem)),
-        columns=pad_to(inputs.columns, n_features, dtype=np.int32),
-        feature_scale=pad_to(member.feature_scale(problem), n_features),
-        loop_weight=np.float32(loop_weight),
-        loop_rows=loop_rows,
-        n_loop_rows=np.int32(len(training_rows) + len(problem.unlabelled)),
-    )
-
-
-@dataclass(eq=False)
-class TrainingRun:
-    """Training of all members of a group of problems, from one check to the next.
-
-    `schedule` is (steps between checks, steps in total). On a CPU, `n_jobs` members are trained at
-    once.
-    """
-
-    config: TrainingConfig
-    problems: ProblemArrays
-    members: MemberArrays
-    schedule: tuple[int, int]
-    n_jobs: int | None = None
-
-    def __post_init__(self) -> None:
-        start = partial(initial_state, self.config)
-        self._parts = _split(self.config, self.problems, self.members)
-        self._states = _run_parts(start, self._parts, self.n_jobs, compiled=False)
-
-    def advance(self, check: int) -> Check:
-        """Train up to the next check; leading axes problem and member."""
-
-        def one(problem, member, state):
-            when = np.int32(check), np.array(self.schedule, np.int32)
-            return train_to_check(self.config, problem, member, state, *when)
-
-        parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
-        results = _run_parts(one, parts, self.n_jobs, compiled=check > 0)
-        self._states = [state for state, _ in results]
-        return self._join([of_part for _, of_part in results])
-
-    @property
-    def best(self) -> MemberParameters:
-        """The best parameters of each member so far; leading axes problem and member."""
-        return self._join([state.best for state in self._states])
-
-    def _join(self, results):
-        """Join the results of all parts; leading axes problem and member."""
-        if not self.config.one_member:
-            return jax.tree.map(np.asarray, results[0])
-
-        def join(*values):
-            return np.stack(values).reshape(len(self.members.key), -1, *values[0].shape)
-
-        return jax.tree.map(join, *results)
-
-
-def _split(config, problems, members):
-    """Return the arguments of each call: all at once, or one member of one problem at a time."""
-    if not config.one_member:
-        return [jax.device_put((problems, members))]
-
-    def pick(values, index):
-        return jax.device_put(jax.tree.map(lambda value: np.asarray(value)[index], values))
-
-    each_problem = [pick(problems, i) for i in range(len(members.key))]
-    return [(each_problem[i], pick(members, (i, j))) for i, j in np.ndindex(members.key.shape)]
-
-
-def _run_parts(program, parts, n_jobs, *, compiled):
-    """Run a program on all parts, tuples of its arguments, on `n_jobs` threads.
-
-    Where it is not `compiled`, the first part alone compiles it.
-    """
-    device = getattr(jax.config, "jax_default_device", None)
-
-    def one(part):
-        # a thread has a default device of its own
-        with jax.default_device(device):
-            return jax.block_until_ready(program(*part))
-
-    n_threads = count_threads(n_jobs)
-    n_alone = len(parts) if n_threads == 1 else int(not compiled)
-    results = [one(part) for part in parts[:n_alone]]
-    with ThreadPoolExecutor(n_threads) as threads:
-        results += threads.map(one, parts[n_alone:])
-    return results
