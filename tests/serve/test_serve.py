@@ -211,7 +211,9 @@ def test_intervals_of_a_model_that_stores_them(client):
     assert row["applicability"] == "inside"
     assert float(row["low"]) == pytest.approx(low, rel=1e-5)
     assert float(row["high"]) == pytest.approx(high, rel=1e-5)
-    assert "has no stored calibration" in json_of(client.post("/predict", json=request), 422)["error"]
+    assert (
+        "has no stored calibration" in json_of(client.post("/predict", json=request), 422)["error"]
+    )
     for confidence, message in (
         (0.999, "needs at least 999 calibration rows"),
         (1, "'confidence': input should be less than 1, not 1"),

@@ -58,8 +58,7 @@ class ExportOptions:
     member
         Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
     dtype
-        ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless that would
-        change predictions.
+        ONNX: type of the numeric inputs, float64 (the default) or float32.
     """
 
     model: SavedModel
@@ -68,7 +67,7 @@ class ExportOptions:
     confidence: Annotated[float | None, typer.Option(metavar="P")] = None
     anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
     member: Annotated[str | None, typer.Option(metavar="NAME")] = None
-    dtype: Annotated[str, typer.Option(metavar="TYPE")] = "auto"
+    dtype: Annotated[str | None, typer.Option(metavar="TYPE")] = None
     key_file: KeyFile = None
     as_json: AsJson = False
 
@@ -106,26 +105,10 @@ def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Fac
     from twinned.export.onnx import DTYPES, runtime, to_onnx
     from twinned.rows.validation import check_choice
 
-<<<<<<< HEAD
     dtype = options.dtype or "float64"
     check_choice("--dtype", dtype, DTYPES)
-    model, outputs = _reduce(loaded.model, options), re.findall(r"[^\s,]+", options.outputs)
-    to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
-=======
-    check_choice("--dtype", options.dtype, DTYPES)
     model, outputs = _reduce(model, options), re.findall(r"[^\s,]+", options.outputs)
-    rounded, changes = runtime.rounded_features(model), runtime.changes_predictions(model)
-    dtype = options.dtype
-    if dtype == "auto":
-        dtype = "float64" if rounded or changes else "float32"
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
-    if rounded or changes:
-        verb, what = "move", "differences of rows across thresholds of trees"
-        if rounded:
-            verb, what = "round", f"digits that matter: {', '.join(rounded)}"
-        verb = f"would {verb}" if dtype == "float64" else f"{verb}s"
-        messages.print_message("note", f"float32 {verb} {what}.")
->>>>>>> app
     difference = None
     if "mean" in outputs:
         try:
