@@ -132,5 +132,5 @@ def test_added_rows_without_a_name_are_called_so():
     X = pd.DataFrame({"a": np.arange(12.0)}, index=[f"S{i}" for i in range(12)])
     twin = TwinRegressor(Ridge()).fit(X, np.arange(12.0))
     added = twin.add_anchors(pd.DataFrame({"a": [12.0]}), [12.0])
-    (found,) = find_comparables(*split_target(added), pd.DataFrame({"a": [12.0]}), 1)
+    (found,) = find_comparables(added, pd.DataFrame({"a": [12.0]}), 1)
     assert found.cases[0].label == "added row"
