@@ -1,14 +1,16 @@
 """Batches from the command line: fit, predict, explain and query with offsets of laboratories."""
 
+import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 import twinned
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.app.cli import app, fitting
 
 MEMBERS = ["ridge", "gp_matern"]
@@ -95,11 +97,40 @@ def test_a_table_without_the_column_has_the_mean_of_batches(folder):
     model = twinned.load(folder / "m.twin")
     predicted = json.loads(result.stdout)["prediction"]
     np.testing.assert_allclose(predicted, model.predict(new[["a", "b"]]))
-    assert "no column 'lab', so that predictions are those of the mean" in result.stderr
+    warning = "was fitted with batches, and none is given: predictions are those of the mean of all"
+    assert result.stderr.count("warning") == result.stderr.count(warning) == 1
     new.rename(columns={"lab": "site"}).to_csv(folder / "renamed.csv", index=False)
     renamed = run("predict", folder / "m.twin", folder / "renamed.csv", "--batch", "site")
     same = run("predict", folder / "m.twin", folder / "new.csv")
     assert renamed.stdout == same.stdout
+
+
+def test_models_fitted_in_python_with_batches(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = laboratories()
+    table = table[table["lab"] != "D"]
+    X, lab = table[["a", "b"]], table["lab"].to_numpy()
+    single = TwinRegressor(Ridge(1e-3)).fit(X, table["y"], batch=lab)
+    both = pd.DataFrame({"y": table["y"], "z": -table["y"]})
+    several = AutoTwinRegressor(members=["ridge"], random_state=0).fit(X, both, batch=lab)
+    table[:9].to_csv("new.csv", index=False)
+    for model in (single, several):
+        twinned.save(model, "m.twin")
+        result = run("predict", "m.twin", "new.csv", "--batch", "lab", "--digits", "17")
+        printed = pd.read_csv(io.StringIO(result.stdout))
+        expected = model.predict(X[:9], batch=lab[:9])
+        np.testing.assert_allclose(printed.to_numpy().reshape(expected.shape), expected)
+        assert "warning" not in result.stderr
+        for arguments in (("predict", "m.twin", "new.csv"), ("solve", "m.twin", "--goal", "max")):
+            if arguments[0] == "solve" and model is several:
+                arguments = (*arguments[:-1], "y:max")
+            stderr = run(*arguments).stderr
+            assert stderr.count("none is given: predictions are those of the mean of all") == 1
+            assert "--batch names" in stderr
+    twinned.save(single, "m.twin")
+    table[:9].assign(a=table["a"] + 0.01).to_csv("new.csv", index=False)
+    assert "none is given" in run("query", "m.twin", "new.csv").stderr
+    assert "none is given" not in run("query", "m.twin", "new.csv", "--batch", "A").stderr
 
 
 def test_known_rows_of_a_new_batch(folder):

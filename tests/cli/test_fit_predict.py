@@ -575,7 +575,7 @@ def test_other_files_are_refused_as_models(folder):
     refused("table.csv", "table.csv", "is not loaded")
     refused("", "is a folder")
     twinned.save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), folder / "ridge.twin")
-    refused("ridge.twin", "Ridge", "not a twin")
+    refused("ridge.twin", "Ridge", "no twin")
 
 
 def test_output_path_of_predict(folder, model):

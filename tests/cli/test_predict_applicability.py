@@ -49,8 +49,9 @@ def test_one_definition_of_outside(tmp_path):
         ".9",
     ]
     warned = CliRunner().invoke(app, command).stderr
-    assert "2 of 9 rows lie outside of the training rows" in warned
-    assert "1 of them have a category that no training row has" in warned
+    assert "2 of 9 rows are outside of the known rows" in warned
+    assert "the confidence of their intervals does not hold" in warned
+    assert "'new' was not among the categories at fit" in warned
     result = CliRunner().invoke(app, [*command, "--applicability"])
     labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
     assert labels.iloc[[0, 7, 8]].tolist() == ["edge", "outside", "outside"]
