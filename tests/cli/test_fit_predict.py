@@ -271,7 +271,7 @@ def test_summary_of_a_fit(folder):
     path = folder / "model.twin"
     result = succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", path))
     for text in ("30 rows", "4: U, R1, R2, R3", "material (3 categories)", "900 pairs",
-                 "30 anchors", "5-fold", "plain ridge regression", "mean of y",
+                 "30 anchors", "5-fold", "plain estimator", "mean of y",
                  str(path)):  # fmt: skip
         assert text in result.stdout
     assert result.stderr == ""

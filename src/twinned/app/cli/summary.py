@@ -12,16 +12,6 @@ from twinned.app.report.render import leaderboard_rows
 from twinned.diagnostics.recommendation import describe_efforts
 from twinned.rows.formatting import aligned, format_number, format_significant
 
-# The base estimator of each --model of a twin, as it is called in the output.
-_BASE_NAMES = {
-    "twin": "histogram gradient boosting",
-    "forest": "random forest",
-    "extra-trees": "extra trees",
-    "boost": "histogram gradient boosting",
-    "knn": "nearest neighbors",
-    "ridge": "ridge regression",
-    "neural": "neural networks",
-}
 _MAX_BATCHES = 10  # whose offsets are printed
 Facts = dict[str, Any]  # what is printed, by name
 
@@ -127,7 +117,7 @@ def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if not (check := facts["check"]):
         return
     yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
-    names = "twin", f"plain {_BASE_NAMES[facts['model']]}", "mean of y"
+    names = "twin", "plain estimator", "mean of y"
     errors = (format_number(check[key]) for key in ("rmse_twin", "rmse_plain", "rmse_mean"))
     yield from (("", f"  {line}") for line in aligned(dict(zip(names, errors, strict=True))))
     yield "", f"  (plain: {check['plain']})"
