@@ -83,7 +83,8 @@ class AutoTwinRegressor(BaseTwin):
     time_budget : float or None, default=None
         Seconds for the fit. Ridge regression is fitted first, then the others in the order of
         expected gain per second; those that are expected to take too long are fitted with less
-        effort or skipped. At least one member is always fitted. Several targets share it. None is no limit.
+        effort or skipped. At least one member is always fitted. Several targets share it. None is
+        no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
