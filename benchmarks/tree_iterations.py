@@ -21,7 +21,7 @@ from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 from paper import harness
 from paper.data import rmse, training_and_test_rows
 from twinned import HalfPairs, TwinRegressor
-from twinned.models.base_estimator import DEFAULT_PAIRS, default_estimator
+from twinned.models.base_estimator import DEFAULT_PAIRS, THOROUGH
 
 COLUMNS = ["dataset", "seed", "n_rows", "iterations", "rmse:.6g"]
 ITERATIONS = [300, 350, 400, 450, 500]
@@ -51,7 +51,7 @@ def draw_rows(dataset, seed):
 
 def run_trial(dataset, seed):
     X, y, X_check, y_check = draw_rows(dataset, seed)
-    boosting = default_estimator(len(y), 1, X.shape[1]).set_params(max_iter=ITERATIONS[-1])
+    boosting = THOROUGH.make_estimator(len(y), 1, X.shape[1]).set_params(max_iter=ITERATIONS[-1])
     twin = TwinRegressor(boosting, pairs=HalfPairs(DEFAULT_PAIRS), random_state=0).fit(X, y)
     fitted, rows = twin.estimator_, []
     for iterations in ITERATIONS:

@@ -148,10 +148,10 @@ def load_rows(dataset, split):
 
 def make_model(model):
     from twinned import HalfPairs, NeuralTraining, TwinNeuralRegressor, TwinRegressor
-    from twinned.models.base_estimator import DEFAULT_PAIRS, default_estimator
+    from twinned.models.base_estimator import DEFAULT_PAIRS, THOROUGH
 
     if model == "tree-all":
-        narrow = default_estimator(N_TRAIN, 1)
+        narrow = THOROUGH.make_estimator(N_TRAIN, 1)
         return TwinRegressor(narrow, pairs=HalfPairs(DEFAULT_PAIRS), n_jobs=1, random_state=0)
     if model == "tree":
         return TwinRegressor(n_jobs=1, random_state=0)

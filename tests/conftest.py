@@ -80,7 +80,7 @@ def use_small_defaults(patch, is_quick):
 
 
 def use_smaller_defaults(patch):
-    from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+    from twinned.estimators.blending.members import SIZES
 
     patch.setattr("twinned.models.gaussian_process._COARSE_ROWS", 40)
     patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
@@ -91,8 +91,6 @@ def use_smaller_defaults(patch):
         trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5
         few = sizes._replace(trees=trees, boosting_iterations=iterations)
         patch.setitem(SIZES, effort, few)
-    for effort, sizes in TWIN_SIZES.items():
-        patch.setitem(TWIN_SIZES, effort, sizes._replace(iterations=sizes.iterations // 4))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ from twinned import load
 from twinned.app.cli import app
 from twinned.app.cli.options import parse_budget
 from twinned.datasets import make_wsb
-from twinned.estimators.blending.members import TWIN_SIZES
 
 NAMES = [f"No. {i}" for i in range(40)]
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
@@ -27,7 +26,7 @@ def _fast(without_catboost, quick_checks):
     import_module("twinned.estimators.blending.costs")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
-        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
+        patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)
         patch.setattr(
             "twinned.fitted.calibration.ExtraTreesRegressor",
             lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),

@@ -14,7 +14,6 @@ from twinned.app.cli import app
 from twinned.app.cli.advise import AdviseOptions
 from twinned.app.cli.fit import FitOptions
 from twinned.datasets import make_wsb
-from twinned.estimators.blending.members import TWIN_SIZES
 
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
@@ -23,8 +22,7 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 def few_members(monkeypatch):
     """Blend three quick members, and fit the error scale with two trees."""
     monkeypatch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
-    few = TWIN_SIZES["fast"]._replace(iterations=5)
-    monkeypatch.setitem(TWIN_SIZES, "balanced", few)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)
     monkeypatch.setattr(
         "twinned.fitted.calibration.ExtraTreesRegressor",
         lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),

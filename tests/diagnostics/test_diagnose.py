@@ -14,7 +14,6 @@ from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.twin_checks import uncertainty_check
 from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
-from twinned.estimators.blending.members import TWIN_SIZES
 
 MEMBERS = ["ridge", "gp_rbf"]
 pytestmark = pytest.mark.usefixtures("quick_checks")
@@ -81,7 +80,7 @@ def test_every_check_names_its_model(diagnosis):
 
 @pytest.mark.slow
 def test_checks_of_a_twin_are_done_where_it_is_recommended(bridge, monkeypatch):
-    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=20))
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 20)
     monkeypatch.setattr("twinned.diagnostics.twin_checks._BOOSTING_ITERATIONS", 20)
     diagnosis = diagnose(*bridge, estimator=make_estimator(["ridge", "tree_twin:fast"]))
     assert "tree_twin:fast" in diagnosis.recommendation.members

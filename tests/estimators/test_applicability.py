@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from twinned import (
     measure_applicability,
 )
 from twinned.exceptions import ShiftWarning
+from twinned.fitted.applicability import ClassStatistics
 from twinned.rows.schema import TableSchema
 
 
@@ -105,7 +107,8 @@ def test_anchors_must_be_the_rows(table):
 def test_statements_are_void_for_a_new_category(table):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X, y)
-    twin.applicability_ = {"error": np.arange(3.0), "coverage": np.ones(3)}
+    measured = ClassStatistics(np.ones(3), np.arange(3.0), np.ones(3), 0.9)
+    twin = twin.with_fitted(replace(twin.fitted_, applicability=measured))
     found = twin.applicability(X[:2].assign(kind=["w", "u"]))
     assert found["label"].tolist()[0] == "outside"
     assert found[["error", "coverage"]].isna().all(axis=1).tolist() == [True, False]

@@ -12,9 +12,9 @@ import twinned
 from twinned import HalfPairs, NeuralRegressor, NeuralTraining, TwinNeuralRegressor, TwinRegressor
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
+    FAST,
     MAX_FEATURES,
-    default_estimator,
-    default_n_pairs,
+    THOROUGH,
 )
 from twinned.models.neural.network import round_up
 from twinned.models.neural.parameters import resolve_options
@@ -80,8 +80,8 @@ def test_given_estimators_and_callables_see_all_features(wide):
 
 def test_narrow_tables_have_all_pairs_and_frequencies():
     for n_features in (1, 10, 20):
-        assert default_n_pairs(n_features) == DEFAULT_PAIRS
-        boosting = default_estimator(500, 1, n_features)
+        assert THOROUGH.n_pairs(500, n_features) == DEFAULT_PAIRS
+        boosting = THOROUGH.make_estimator(500, 1, n_features)
         assert (boosting.min_samples_leaf, boosting.max_bins) == (125, 255)
         assert (
             resolve_options(TwinNeuralRegressor()).frequencies_per_feature(round_up(n_features, 4))
@@ -90,10 +90,13 @@ def test_narrow_tables_have_all_pairs_and_frequencies():
 
 
 def test_a_leaf_holds_the_same_share_of_fewer_pairs():
-    boosting = default_estimator(500, 1, 80)
-    assert boosting.min_samples_leaf == int(125 * default_n_pairs(80) / DEFAULT_PAIRS) == 19
+    boosting = THOROUGH.make_estimator(500, 1, 80)
+    share = THOROUGH.n_pairs(500, 80) / DEFAULT_PAIRS
+    assert boosting.min_samples_leaf == int(125 * share) == 19
+    # 40 pairs per row of 300 rows, of 299 / 2
+    assert FAST.make_estimator(300, 1, 10).min_samples_leaf == int(75 * 40 * 2 / 299) == 20
     # 40 rows have fewer pairs than the default
-    assert default_estimator(40, 1, 80).min_samples_leaf == 10
+    assert THOROUGH.make_estimator(40, 1, 80).min_samples_leaf == 10
 
 
 def test_networks_of_a_wide_table(rng):

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import twinned
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.app.cli import app
-from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+from twinned.estimators.blending.members import SIZES
 from twinned.export.c import to_c
 from twinned.export.members import select_member, separable_members
 
@@ -21,7 +21,7 @@ TWIN = MEMBERS[1]
 def few_iterations():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "fast", SIZES["fast"]._replace(boosting_iterations=10))
-        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=10))
+        patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
         yield
 
 

@@ -102,7 +102,7 @@ def test_quantiles_of_a_twin_are_the_ends_of_its_interval(twin):
     np.testing.assert_allclose(twin.predict_cdf(X[60:], high), 0.95)
     mean, std = twin.predict(X[60:], return_std=True)
     errors = twin.calibration_.scores
-    scale = twin.predict_error_scale(X[60:])[2]
+    scale = twin.predict_distribution(X[60:]).scale
     np.testing.assert_allclose(std, scale * np.sqrt(np.mean(errors**2)))  # calibrated
     assert std.mean() == pytest.approx(0.2, rel=0.4)
     np.testing.assert_array_equal(mean, twin.predict(X[60:]))

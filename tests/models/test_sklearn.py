@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 from twinned import HalfPairs, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.exceptions import LeakingValidationWarning
-from twinned.models.base_estimator import default_estimator, early_stopping_fraction
+from twinned.models.base_estimator import FAST, THOROUGH, early_stopping_fraction
 
 X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
 
@@ -103,12 +103,13 @@ def test_the_default_estimator_is_fitted_to_each_pair_once():
 
 
 def test_the_default_estimator_has_fewer_trees_for_few_rows(shipped_defaults):
-    trees = [default_estimator(n, 1).max_iter for n in (10, 350, 420, 500, 9000)]
-    assert trees == [350, 350, 420, 500, 500]
+    n_rows = (10, 350, 420, 500, 9000)
+    assert [THOROUGH.n_trees(n) for n in n_rows] == [350, 350, 420, 500, 500]
+    assert [FAST.n_trees(n) for n in n_rows] == [200, 200, 210, 250, 500]
 
 
 def test_the_default_estimator_supports_several_outputs():
-    assert isinstance(default_estimator(40, 2), MultiOutputRegressor)
+    assert isinstance(THOROUGH.make_estimator(40, 2), MultiOutputRegressor)
     twin = TwinRegressor(random_state=0).fit(X[:40], np.column_stack([y, -y])[:40])
     assert twin.predict(X[:3]).shape == (3, 2)
 

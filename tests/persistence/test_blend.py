@@ -21,7 +21,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.estimators.blending.members import SIZES, TWIN_SIZES
+from twinned.estimators.blending.members import SIZES
 
 SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
 
@@ -45,7 +45,7 @@ def blend(table):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=3, boosting_iterations=3))
-        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=3))
+        patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 3)
         model = AutoTwinRegressor(
             members=[*SMALL, ("network", network)], effort="fast", cv=2, random_state=0
         )

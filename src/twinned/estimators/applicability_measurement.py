@@ -170,11 +170,9 @@ def _fit_without(
     model = twin.refit(rows.take(training))
     if errors is None:
         return model
-    refitted = (
-        replace_groups(model.fitted_, rows.groups[training])
-        if rows.groups is not None
-        else model.fitted_
-    )
+    refitted = model.fitted_
+    if rows.groups is not None:
+        refitted = replace_groups(refitted, rows.groups)
     assert fitted.calibration is not None, "the twin is calibrated"
     anchors = refitted.anchors
     neighbors = NeighborFeatures.of(anchors.X, anchors.y, fitted.schema.categorical)

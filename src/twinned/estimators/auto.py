@@ -81,10 +81,10 @@ class AutoTwinRegressor(BaseTwin):
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         Effort of the neural members and number of trees and iterations of the others.
     time_budget : float or None, default=None
-        Seconds for the fit. Ridge regression is fitted first, in a short fit also a Gaussian
-        process, gradient boosting and its twin, then the others in the order of expected gain per
-        second; those that are expected to take too long are fitted with less effort or skipped. At
-        least one member is always fitted. Several targets share it. None is no limit.
+        Seconds for the fit. Ridge regression is fitted first, then the others in the order of
+        expected gain per second; those that are expected to take too long are fitted with less
+        effort or skipped. At least one member is always fitted. Several targets share it. None is
+        no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from twinned._compat import safe_indexing
 from twinned.estimators.methods import PredictionMethods, TwinMethods
-from twinned.estimators.pipelines import replace_last_step, unwrap
+from twinned.estimators.pipelines import explain, replace_last_step, unwrap
 from twinned.fitted.calibration import (
     WIDTHS,
     Calibration,
@@ -75,8 +75,8 @@ def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
 
     Returns
     -------
-    A copy of the model with the calibration: a twin, or a pipeline that ends with one, has
-    prediction intervals then; another regressor is a `CalibratedRegressor`.
+    A copy of a twin that has prediction intervals; of a pipeline or another regressor a
+    `CalibratedRegressor`, which has them.
 
     Examples
     --------
@@ -355,18 +355,22 @@ def with_fitted(model: Any, fitted: FittedTwin) -> Any:
 
 
 def with_calibration(model: Any, calibration: Calibration) -> Any:
-    """A copy of a twin with a calibration, or of a pipeline that ends with it.
+    """A copy of a twin with a calibration; a `CalibratedRegressor` of another model or a pipeline.
 
-    Another model is the model of a `CalibratedRegressor`.
+    The metric of a twin is learned now, as its applicability needs it.
     """
     fitted = _fitted_twin(model)
     if fitted is None:
         return CalibratedRegressor.around(model, calibration)
-    return with_fitted(model, replace(fitted, calibration=calibration))
+    anchors = replace(fitted.anchors, learned_metric=fitted.anchors.metric)
+    calibrated = with_fitted(model, replace(fitted, anchors=anchors, calibration=calibration))
+    if isinstance(calibrated, Pipeline):
+        return CalibratedRegressor.around(calibrated, calibration)
+    return calibrated
 
 
 class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
-    """A fitted regressor that is no twin, with calibrated prediction intervals.
+    """A fitted pipeline, or a regressor that is no twin, with calibrated prediction intervals.
 
     `conformal` and `cross_conformal` return it.
 
@@ -399,16 +403,29 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         vars(self).update(regressor_=calibrated.regressor_, calibration_=calibrated.calibration_)
         return self
 
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, **options):
         """The prediction and, with `return_std`, a calibrated standard deviation."""
-        if not check_bool("return_std", return_std):
+        if not check_bool("return_std", return_std) and not options:
             return self.regressor_.predict(X)
-        prediction = self.predict_distribution(X)
-        return prediction.mean, prediction.std
+        prediction = self.predict_distribution(X, **options)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_distribution(self, X, *, of="measurement", y_std=None):
-        """The predictive distribution of each row."""
+    def explain(self, X, n=5, **options):
+        """Comparable anchors of each query, of a pipeline that ends with a twin."""
         check_is_fitted(self)
+        return explain(self.regressor_, X, n, **options)
+
+    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
+        """The predictive distribution of each row; `batch` is for a pipeline that ends with a twin.
+
+        The arguments are those of `TwinRegressor.predict_interval`.
+        """
+        check_is_fitted(self)
+        twin, transform = unwrap(self.regressor_)
+        if isinstance(twin, TwinMethods):
+            return twin.predict_distribution(transform(X), batch=batch, of=of, y_std=y_std)
+        if batch is not None:
+            raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
         calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
         return Prediction(_OtherRegressor(self.regressor_), _Table(X), calibration)
 

@@ -28,7 +28,9 @@ def unwrap(model: Any) -> tuple[Any, Transform]:
     return last, lambda X: inner(steps.transform(X) if len(steps) else X)
 
 
-def explain(model: Any, X: Any, n: int = 5, *, adjustments: bool = False) -> pd.DataFrame:
+def explain(
+    model: Any, X: Any, n: int = 5, *, adjustments: bool = False, batch: Any = None
+) -> pd.DataFrame:
     """Comparable anchors of each query, also of a twin at the end of a pipeline.
 
     Parameters
@@ -42,6 +44,8 @@ def explain(model: Any, X: Any, n: int = 5, *, adjustments: bool = False) -> pd.
     adjustments : bool, default=False
         Whether to add a column for each feature that the twin gets, that is, after the
         transformations of the pipeline.
+    batch : str or array of shape (n_queries,), default=None
+        Batch of all rows or of each, for a twin that was fitted with batches.
 
     Returns
     -------
@@ -63,14 +67,14 @@ def explain(model: Any, X: Any, n: int = 5, *, adjustments: bool = False) -> pd.
     if not hasattr(twin, "explain"):
         raise TypeError(f"model must be a twin or a pipeline that ends with one, not {model!r}.")
     rows = transform(X)
-    table = twin.explain(rows, n, adjustments=adjustments)
+    table = twin.explain(rows, n, adjustments=adjustments, batch=batch)
     labels = row_labels(X)
     if labels is not None and not is_table(rows):
         table["query"] = [labels[i] for i in table["query"]]
     return table
 
 
-def predict_interval(model: Any, X: Any, confidence: float = 0.9) -> Floats:
+def predict_interval(model: Any, X: Any, confidence: float = 0.9, **options: Any) -> Floats:
     """Prediction intervals, also of a model at the end of a pipeline.
 
     Parameters
@@ -82,6 +86,8 @@ def predict_interval(model: Any, X: Any, confidence: float = 0.9) -> Floats:
         Rows to predict, as the pipeline expects them.
     confidence : float, default=0.9
         Probability with which an interval covers y.
+    **options
+        `batch`, `of` and `y_std`, as of `TwinRegressor.predict_interval`.
 
     Returns
     -------
@@ -94,7 +100,7 @@ def predict_interval(model: Any, X: Any, confidence: float = 0.9) -> Floats:
             f"model has no prediction intervals: {model!r}. Use an AutoTwinRegressor, or "
             "cross_conformal(model, X, y)."
         )
-    intervals: Floats = last.predict_interval(transform(X), confidence)
+    intervals: Floats = last.predict_interval(transform(X), confidence, **options)
     return intervals
 
 

@@ -23,10 +23,14 @@ from twinned.fitted.residuals import LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_offsets
 from twinned.models.base_estimator import (
+    FAST,
     MAX_FEATURES,
+    SIZES,
+    SMALL,
+    THOROUGH,
+    THOROUGH_FOLDS,
+    TreeSizes,
     check_base_estimator,
-    default_estimator,
-    default_n_pairs,
     early_stopping_fraction,
     pair_dtype,
     supports_validation_set,
@@ -52,6 +56,7 @@ from twinned.pairing.anchors import (
     N_NEAREST,
     as_anchor_strategy,
     as_weight_strategy,
+    clearly_lowest,
     store_rows,
     uses_learned_metric,
 )
@@ -68,6 +73,7 @@ from twinned.pairing.pairs import (
 )
 from twinned.rows.folds import draw_folds, encode_groups, equal_features, given_folds, held_out_rows
 from twinned.rows.neighbors import NeighborIndex
+from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import (
     VALIDATED,
@@ -77,6 +83,7 @@ from twinned.rows.training import (
 )
 from twinned.rows.validation import (
     check_bool,
+    check_choice,
     check_integer,
     check_n_jobs,
     restore_on_failure,
@@ -85,7 +92,10 @@ from twinned.rows.validation import (
 )
 
 _N_FOLDS = 5
-_FOLD_PAIR_SHARE = 0.4  # of the training pairs of the default estimator, in each fold
+_LEAST_ROWS = 20  # to hold out folds by default
+# Out-of-fold errors of the default estimator in standard deviations of y: from the larger one on,
+# they are mostly noise, and up to the smaller one, there is hardly any.
+_LITTLE_NOISE, _MUCH_NOISE = 0.1, 0.2
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 
@@ -110,8 +120,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Training pairs: `"all"` n² of them; an integer m for m random partners per row; a strategy
         such as `NearestPairs(16)`. `"auto"` is all pairs up to 250,000 that fit into
         `memory_limit`, and random partners beyond; with the default estimator it is
-        `HalfPairs(100_000)`, and fewer for more than 20 features. If `symmetric`, random and
-        nearest pairs are fitted in both orders.
+        `HalfPairs(100_000)`, and fewer with less `effort` or more than 20 features. If
+        `symmetric`, random and nearest pairs are fitted in both orders.
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
@@ -136,6 +146,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         differences are those of a model that was fitted to the anchors. None is 5 with the default
         estimator and at least 20 rows, if `anchors` is "all" or "auto" and `weights` is "uniform",
         and else 0.
+    effort : {"small", "fast", "balanced", "thorough"}, default="balanced"
+        Number of pairs, trees and bins of the default estimator. With "balanced", they are those of
+        "thorough" where the out-of-fold errors of small models show hardly any noise, or are
+        clearly lowered by more work, and else those of "fast". With `cv=0`, one fold is held out
+        for that choice.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
@@ -210,6 +225,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     weights: Any = "uniform"
     symmetric: bool = True
     cv: Any = None
+    effort: str = "balanced"
     categorical_features: Any = "from_dtype"
     n_jobs: int | None = None
     memory_limit: Any = "512MB"
@@ -350,24 +366,38 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self, rows: TrainingRows, validation: TrainingRows | None, *, with_folds: bool
     ) -> PairTrainingSet:
         """Fit to prepared rows, and set the fitted state; return the training set."""
-        fitted, training = self._fit_model(rows, validation)
-        if with_folds:
-            fitted = self._with_residuals(fitted, rows)
+        fold = self._folds_of_known_rows(rows) if with_folds else None
+        sizes = SIZES[self.effort]
+        if fold is not None:
+            known = replace(rows.take(rows.known), fold=fold)
+            sizes, predicted = self._choose_sizes(rows, known)
+        elif self.estimator is None and self.effort == "balanced":
+            rows = replace(rows, fold=None, fold_training=None)
+            known = rows.take(rows.known)
+            if len(known) >= _LEAST_ROWS:
+                is_first = self._draw_folds(known, _N_FOLDS) == 0
+                sizes, _ = self._choose_sizes(rows, replace(known, fold=np.where(is_first, 0, -1)))
+        fitted, training = self._fit_model(rows, sizes, validation)
+        if fold is not None:
+            fitted = self._with_residuals(fitted, known, predicted)
         self.n_pairs_ = len(training.first)
         self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
         return training
 
     def _fit_model(
-        self, rows: TrainingRows, validation: TrainingRows | None = None, pair_share: float = 1.0
+        self, rows: TrainingRows, sizes: TreeSizes, validation: TrainingRows | None = None
     ) -> tuple[FittedTwin, PairTrainingSet]:
-        """The fitted state without residuals, and the training set of the base estimator."""
+        """The fitted state without residuals, and the training set of the base estimator.
+
+        The default estimator has these sizes.
+        """
         rng = check_random_state(self.random_state)
         n_outputs = 1 if rows.targets.ndim == 1 else rows.targets.shape[1]
         selected = np.arange(rows.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
             selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
         features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
-        base = self._base_estimator(len(rows), n_outputs, len(selected))
+        base = self._base_estimator(sizes, len(rows), n_outputs, len(selected))
         max_pairs = self.max_pairs_in_memory(features, n_outputs, binned=supports_blocks(base))
         if validation is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
@@ -382,7 +412,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             max_pairs=max_pairs,
             rng=rng,
         )
-        strategy, mirrored = self._pair_strategy(len(rows), len(selected), max_pairs, pair_share)
+        strategy, mirrored = self._pair_strategy(sizes, len(rows), len(selected), max_pairs)
         pairs = builder.draw(
             strategy,
             mirrored,
@@ -421,22 +451,51 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             fitted.anchors.index(nearest[1])
         return fitted, training
 
-    def _with_residuals(self, fitted: FittedTwin, rows: TrainingRows) -> FittedTwin:
-        """The state with out-of-fold residuals of the anchors, and weights by them."""
-        known = rows.take(rows.known)
-        fold = self._draw_folds(known)
-        if fold is None:
-            return fitted
-        known = replace(known, fold=fold)
+    def _choose_sizes(self, rows: TrainingRows, known: TrainingRows) -> tuple[TreeSizes, Floats]:
+        """The sizes of the default estimator, and out-of-fold predictions (see `_predict_folds`).
+
+        The larger sizes are used where there is hardly any noise, or where they clearly lower the
+        out-of-fold error; where errors are mostly noise, they are not tried.
+        """
+        if self.estimator is not None or self.effort == "thorough":
+            return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
+        predicted = self._predict_folds(rows, known, SMALL)
+        if self.effort != "balanced":
+            return SIZES[self.effort], predicted
+        held_out = known.take(known.held_out)
+        spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
+
+        def scaled_errors(predicted: Floats) -> Floats:
+            errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
+            return errors / np.where(spread > 0, spread, 1.0)
+
+        errors = scaled_errors(predicted)
+        noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
+        if noise >= _MUCH_NOISE:
+            return FAST, predicted
+        by_more = self._predict_folds(rows, known, THOROUGH_FOLDS)
+        both = [errors, scaled_errors(by_more)]
+        if noise < _LITTLE_NOISE or clearly_lowest(both, held_out.matrix, held_out.weight):
+            return THOROUGH, by_more
+        return FAST, predicted
+
+    def _predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
+        """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
+
+        They are predicted from the anchors of the strategy, and for `anchors="auto"` from each
+        number of nearest ones. They are NaN in rows that no fold holds out.
+        """
         fold_of_rows = np.full(len(rows), -1)
-        fold_of_rows[rows.known] = fold  # no fold holds out censored rows
+        fold_of_rows[rows.known] = known.fold  # no fold holds out censored rows
         rows = replace(rows, fold=fold_of_rows)
         counts = N_NEAREST if self.anchors == "auto" else ()
         predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
-        for number in np.unique(fold[fold >= 0]):
-            held_out = fold == number
+        for number in np.unique(known.fold[known.held_out]):
+            held_out = known.fold == number
             with ignore_table_warnings():
-                model, _ = self._fit_model(rows.without(number), pair_share=_FOLD_PAIR_SHARE)
+                model, _ = self._fit_model(rows.without(number), sizes)
+                n_pairs = len(known) * len(model.anchors)  # of all folds, for the fast path
+                model.model.at_anchors(model.anchors.rows, model.anchors.targets, n_pairs)
                 queries = model.queries(known.matrix[held_out])
                 strategies = [model.anchor_strategy] + [
                     as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
@@ -445,8 +504,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                     model.squeeze(replace(model, anchor_strategy=strategy).moments(queries)[0])
                     for strategy in strategies
                 ]
+        return predicted
+
+    def _with_residuals(
+        self, fitted: FittedTwin, known: TrainingRows, predicted: Floats
+    ) -> FittedTwin:
+        """The state with out-of-fold residuals of the anchors, and weights by them."""
         fitted = with_residuals(fitted, predicted[0], known.folds)
-        if not counts:
+        if self.anchors != "auto":
             return fitted
         errors = np.nan_to_num(known.y - predicted[0])
         local = LocalResiduals(fitted.anchors, errors, known.folds)
@@ -456,19 +521,22 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return replace(fitted, anchor_strategy=strategy, residuals=None, local_weights=None)
         return fitted
 
-    def _draw_folds(self, rows: TrainingRows) -> Indices | None:
-        """The fold of each of the known rows, or None."""
+    def _folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
+        """The fold of each of the known rows by the parameter `cv`, or None."""
         has_defaults = self.anchors in ("all", "auto") and self.weights == "uniform"
-        n_folds = self.cv
+        known, n_folds = rows.take(rows.known), self.cv
         if n_folds is None:
-            n_folds = _N_FOLDS if has_defaults and len(rows) >= 20 else 0
+            n_folds = _N_FOLDS if has_defaults and len(known) >= _LEAST_ROWS else 0
         if not n_folds:
             return None
         if not has_defaults:
             raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
-        if rows.fold is not None:  # those of a splitter
-            return rows.fold
-        n_folds = min(check_integer("cv", n_folds, 2), len(rows))
+        if known.fold is not None:  # those of a splitter
+            return known.fold
+        return self._draw_folds(known, min(check_integer("cv", n_folds, 2), len(known)))
+
+    def _draw_folds(self, rows: TrainingRows, n_folds: int) -> Indices:
+        """A random fold of each row, where equal rows and groups are held out together."""
         if rows.groups is None:
             codes = equal_features(rows.matrix, n_folds)
         else:
@@ -520,21 +588,28 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def check_parameters(self) -> None:
         """Raise for invalid parameters."""
         check_bool("symmetric", self.symmetric)
+        check_choice("effort", self.effort, list(SIZES))
         as_weight_strategy(self.weights)
         parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
 
-    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1, n_features: int = 1) -> Any:
+    def _base_estimator(
+        self,
+        sizes: TreeSizes = THOROUGH,
+        n_rows: int = 1,
+        n_outputs: int = 1,
+        n_features: int = 1,
+    ) -> Any:
         if self.estimator is None:
-            return default_estimator(n_rows, n_outputs, n_features)
+            return sizes.make_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
     def _pair_strategy(
-        self, n_rows: int, n_features: int, max_pairs: int, pair_share: float
+        self, sizes: TreeSizes, n_rows: int, n_features: int, max_pairs: int
     ) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            n_pairs = int(pair_share * default_n_pairs(n_features))
+            n_pairs = sizes.n_pairs(n_rows, n_features)
             strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import POWER, FittedMember
-from twinned.export.exported_twin import read_schema, refuse_batches
+from twinned.export.model_parts import refuse_batches
 from twinned.rows.schema import ORDINAL
 
 
@@ -81,7 +81,7 @@ def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str
 def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str:
     """How the features of a member are not those of the table; empty where they are the same."""
     preparation = member.preparation
-    if ORDINAL in read_schema(blend).kinds:
+    if ORDINAL in blend.schema_.kinds:
         return "its ordered categories are encoded by the blend"
     if preparation.kind == "dense":
         change = "power-transformed" if POWER in member.label else "standardized by the blend"

@@ -1,17 +1,71 @@
-"""Parts of fitted models that C code and ONNX models share: networks, linear models, scalers."""
+"""What C code and ONNX models read from fitted models, and what neither can export."""
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
+from twinned.estimators.methods import TwinMethods
+from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
+from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
 from twinned.persistence.schema import LINEAR
 from twinned.rows.schema import Floats
 
 Networks = NeuralDifferenceModel | PlainNetworks
+
+
+class NotExportableError(TypeError):
+    """A model or a part of it cannot be exported."""
+
+
+def refuse(reason: str, way_out: str) -> NoReturn:
+    """Raise an error with the reason and a way out."""
+    raise NotExportableError(f"The model cannot be exported: {reason}; {way_out}.")
+
+
+def refuse_batches(model: TwinMethods) -> None:
+    """Raise for a twin with batches: an export or a part of it would predict without offsets."""
+    if any(twin.fitted_.batches is not None for twin in model.targets_ or [model]):
+        raise NotExportableError("batch: offsets of batches cannot be exported; use twinned.save.")
+
+
+def read_fitted(twin: TwinMethods) -> FittedTwin:
+    """The fitted state of a twin, from which files predict; raise where none can."""
+    refuse_batches(twin)
+    fitted = twin.fitted_
+    model, weights = fitted.model, fitted.weight_strategy
+    if isinstance(model, SklearnDifferenceModel) and callable(model.features.kind):
+        refuse("pair_features is a Python function", "use one of those with a name")
+    if type(weights) not in (UniformWeights, DistanceWeights, GPWeights):
+        way_out = "use weights='uniform', 'distance' or GPWeights()"
+        refuse(f"weights={weights!r} is a Python function", way_out)
+    return fitted
+
+
+def read_feature_names(model: BaseEstimator, n_features: int) -> list[str]:
+    """Names of the features of a model, or x0, x1, … where it was fitted to an array."""
+    numbered = [f"x{j}" for j in range(n_features)]
+    return [str(name) for name in getattr(model, "feature_names_in_", numbered)]
+
+
+def anchor_shares(fitted: FittedTwin) -> Floats:
+    """(anchor,): the sample weights of the anchors, which sum to one."""
+    weights = fitted.anchors.weights
+    weights = np.ones(len(fitted.anchors)) if weights is None else weights / weights.max()
+    return weights / weights.sum()
+
+
+def mean_residual(fitted: FittedTwin) -> Floats:
+    """(output,): the weighted mean of the residuals of the anchors; zero without residuals."""
+    if fitted.residuals is None:
+        return np.zeros(fitted.anchors.targets.shape[1])
+    return anchor_shares(fitted) @ fitted.residuals
 
 
 def unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:

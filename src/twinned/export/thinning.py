@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.export.exported_twin import refuse_batches
+from twinned.export.model_parts import refuse_batches
+from twinned.fitted.twin import FittedTwin
 from twinned.models.greedy_selection import simplex_least_squares
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -91,19 +92,20 @@ def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floa
 
 def take_anchors(twin: BaseTwin, indices: Indices, weights: Floats | None) -> BaseTwin:
     """A copy of the twin with some of its anchors, all of which are used for each query."""
-    anchors = twin.fitted_.anchors
+    fitted = twin.fitted_
     # the metric is learned from more rows than those that remain
-    selected = replace(anchors.take(indices), weights=weights, fitted_metric=anchors.metric)
-    thinned = twin.with_anchors(selected, twin.anchor_rows_[indices])
+    metric = fitted.anchors.metric
+    anchors = replace(fitted.anchors.take(indices), weights=weights, learned_metric=metric)
+    # the differences alone: neither residuals nor a calibration
+    thinned = twin.with_fitted(FittedTwin(model=fitted.model, anchors=anchors))
     return thinned.set_params(anchors="all", weights="uniform")
 
 
 def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[Indices, Floats]:
     """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
-    candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
-    # the differences alone, which are all that the chosen anchors have
-    fitted = replace(twin.fitted_, errors=None, local_weights=None)
+    fitted = replace(twin.fitted_, residuals=None, local_weights=None)
+    candidates = np.sort(rng.permutation(len(fitted.anchors))[:_MAX_CANDIDATES])
     with_candidates = take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
     matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
@@ -113,7 +115,7 @@ def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[
     deviations: list[Floats] = []
     for matrix in matrices:
         estimates = with_candidates.predict_anchors(with_candidates.queries(matrix))[1][..., 0]
-        deviations.append(estimates - fitted.predict(fitted.queries(matrix))[0])
+        deviations.append(estimates - fitted.moments(fitted.queries(matrix))[0])
     # the estimate of a row from itself is no measure of other rows
     deviations[0][rows[:, None] == candidates] = 0.0
     if y is not None:

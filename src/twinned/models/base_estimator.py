@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
@@ -32,9 +33,7 @@ MAX_FEATURES = 80
 _NARROW_FEATURES, _EXPONENT = 20, 4 / 3
 _WIDE_BINS = 63
 
-DEFAULT_ITERATIONS = 500
-# With few rows, further trees change next to nothing (`benchmarks/tree_iterations.py`).
-_FEW_ITERATIONS = 350
+DEFAULT_ITERATIONS = 500  # at most
 
 # scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
 # and give the same trees to the last bit, since differences are rounded after the subtraction.
@@ -47,37 +46,55 @@ _FITS_IN_FLOAT32 = (
 _EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
 
 
-def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> BaseEstimator:
-    """The base estimator of `TwinRegressor(estimator=None)`.
+class TreeSizes(NamedTuple):
+    """Pairs, trees and bins of the base estimator of `TwinRegressor(estimator=None)`."""
 
-    Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row is
-    part of, so that no leaf describes a single row; fewer where a wide table has fewer pairs.
-    """
-    every = max(1, n_rows * (n_rows - 1) // 2)
-    share = min(1.0, default_n_pairs(n_features) / min(every, DEFAULT_PAIRS))
-    boosting = HistGradientBoostingRegressor(
-        max_iter=default_iterations(n_rows),
-        learning_rate=0.2,
-        min_samples_leaf=max(1, int(n_rows // 4 * share)),
-        max_bins=255 if n_features <= _NARROW_FEATURES else _WIDE_BINS,
-        early_stopping=False,
-    )
-    return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
+    pairs_per_row: float
+    max_pairs: int  # of a narrow table
+    trees_per_row: float
+    least_trees: int
+    learning_rate: float
+    bins: int
+
+    def n_pairs(self, n_rows: int, n_features: int) -> int:
+        """Maximum number of pairs: fewer where there are many features.
+
+        >>> [THOROUGH.n_pairs(1000, n_features) for n_features in (20, 40, 80)]
+        [100000, 39685, 15749]
+        """
+        ratio = _NARROW_FEATURES / max(n_features, _NARROW_FEATURES)
+        return int(min(self.pairs_per_row * n_rows, self.max_pairs * ratio**_EXPONENT))
+
+    def n_trees(self, n_rows: int) -> int:
+        """Number of trees: fewer of few rows, which need no more."""
+        return int(min(max(self.trees_per_row * n_rows, self.least_trees), DEFAULT_ITERATIONS))
+
+    def make_estimator(self, n_rows: int, n_outputs: int, n_features: int = 1) -> BaseEstimator:
+        """The base estimator.
+
+        Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row
+        is part of, so that no leaf describes a single row; fewer where there are fewer pairs.
+        """
+        every = max(1, n_rows * (n_rows - 1) // 2)
+        share = min(1.0, self.n_pairs(n_rows, n_features) / min(every, DEFAULT_PAIRS))
+        boosting = HistGradientBoostingRegressor(
+            max_iter=self.n_trees(n_rows),
+            learning_rate=self.learning_rate,
+            min_samples_leaf=max(1, int(n_rows // 4 * share)),
+            max_bins=self.bins if n_features <= _NARROW_FEATURES else _WIDE_BINS,
+            early_stopping=False,
+        )
+        return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
 
 
-def default_iterations(n_rows: int) -> int:
-    """Number of trees of the default estimator: fewer of few rows, which need no more."""
-    return min(max(n_rows, _FEW_ITERATIONS), DEFAULT_ITERATIONS)
+# Where errors are mostly noise, more than 40 pairs per row and 200 trees change next to nothing.
+SMALL = TreeSizes(40, 40_000, 0.0, 100, 0.3, 63)
+FAST = TreeSizes(40, DEFAULT_PAIRS, 0.5, 200, 0.2, 255)
+THOROUGH = TreeSizes(np.inf, DEFAULT_PAIRS, 1.0, 350, 0.2, 255)
+THOROUGH_FOLDS = THOROUGH._replace(max_pairs=40_000)
 
-
-def default_n_pairs(n_features: int) -> int:
-    """Maximum number of pairs of the default estimator: fewer where there are many features.
-
-    >>> default_n_pairs(20), default_n_pairs(40), default_n_pairs(80)
-    (100000, 39685, 15749)
-    """
-    ratio = _NARROW_FEATURES / max(n_features, _NARROW_FEATURES)
-    return int(DEFAULT_PAIRS * ratio**_EXPONENT)
+SIZES = {"small": SMALL, "fast": FAST, "balanced": THOROUGH, "thorough": THOROUGH}
+"""Sizes of the default estimator by the effort; "balanced" chooses between "fast" and these."""
 
 
 def check_base_estimator(estimator: object) -> BaseEstimator:

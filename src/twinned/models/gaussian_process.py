@@ -221,7 +221,8 @@ def fit_gaussian_process(
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
     rows, values = X[merged], y[merged].reshape(len(merged), -1)
-    scaling, target_scaling = (StandardScaling.fit(part, weight) for part in (rows, values))
+    scaling = StandardScaling.fit(rows, weight)
+    target_scaling = StandardScaling.fit(values, weight)
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
     target = target_scaling.transform(values)

@@ -100,13 +100,13 @@ def impute_target(
     rows = _Rows(StandardScaling.fit(features).fill(features), bounds, weight)
     order = np.random.RandomState(0).permutation(len(features))
     censored = bounds.censored[order]
-    known, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
+    known_rows, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
     if similar is None:
-        processes, uses_log = _choose_processes(known, bounds)
+        processes, uses_log = _choose_processes(known_rows, bounds)
     else:
         uses_log = similar.uses_log
         processes = {
-            logarithm: _fit_process(known, logarithm, process)
+            logarithm: _fit_process(known_rows, logarithm, process)
             for logarithm, process in similar.processes.items()
         }
     below, above = bounds.lower[hidden] <= 0, bounds.beyond[1][hidden]
@@ -114,7 +114,9 @@ def impute_target(
     for logarithm, process in processes.items():
         by_process = hidden[by_log == logarithm]
         if len(by_process):
-            imputed[by_process] = _expected_values(process, known, rows.take(by_process), logarithm)
+            imputed[by_process] = _expected_values(
+                process, known_rows, rows.take(by_process), logarithm
+            )
     return Imputation(imputed, processes, uses_log)
 
 
@@ -144,18 +146,18 @@ def _is_zero(bounds: TargetBounds) -> NDArray[np.bool_]:
 
 
 def _choose_processes(
-    known: _Rows, bounds: TargetBounds
+    known_rows: _Rows, bounds: TargetBounds
 ) -> tuple[dict[bool, GaussianProcess], tuple[bool, bool]]:
     """The processes of y (False) and log y (True), and whether log y is used below and above.
 
     The known values decide by their likelihood. Above limits, where errors of the logarithm grow,
     it must be clearly better.
     """
-    process = _fit_process(known, False)
+    process = _fit_process(known_rows, False)
     ends = np.append(bounds.lower[~_is_zero(bounds)], bounds.upper)
     if np.min(ends[np.isfinite(ends)]) <= 0:
         return {False: process}, (False, False)
-    of_log = _fit_process(known, True)
+    of_log = _fit_process(known_rows, True)
     gain = _log_likelihood(of_log, True) - _log_likelihood(process, False)
     if gain <= 0:
         return {False: process}, (False, False)
@@ -163,14 +165,14 @@ def _choose_processes(
 
 
 def _fit_process(
-    known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
+    known_rows: _Rows, logarithm: bool, similar: GaussianProcess | None = None
 ) -> GaussianProcess:
     """The process of y or log y of known rows, with the kernel of the higher likelihood."""
-    y = np.log(known.bounds.lower) if logarithm else known.bounds.lower
+    y = np.log(known_rows.bounds.lower) if logarithm else known_rows.bounds.lower
     fit = partial(fit_gaussian_process, max_likelihood_rows=_LIKELIHOOD_ROWS, random_state=0)
     kernels = KERNELS if similar is None else [similar.kernel]
     processes = [
-        fit(known.features, y, kernel=kernel, sample_weight=known.weight, similar=similar)
+        fit(known_rows.features, y, kernel=kernel, sample_weight=known_rows.weight, similar=similar)
         for kernel in kernels
     ]
     return max(processes, key=lambda process: process.log_marginal_likelihood_)
@@ -185,20 +187,20 @@ def _log_likelihood(process: GaussianProcess, logarithm: bool) -> float:
 
 
 def _expected_values(
-    process: GaussianProcess, known: _Rows, rows: _Rows, logarithm: bool
+    process: GaussianProcess, known_rows: _Rows, rows: _Rows, logarithm: bool
 ) -> Floats:
     """(row,): expected values of censored rows, given known rows and bounds."""
     if logarithm:
-        known, rows = known.with_log_target(), rows.with_log_target()
-        return np.exp(_expected_values(process, known, rows, logarithm=False))
-    noise = process.noise * known.weight.mean()  # of a row of weight 1
-    factor = process.factorize(known.features, noise / known.weight), True
-    dual = cho_solve(factor, known.bounds.lower - process.mean[0])
+        known_rows, rows = known_rows.with_log_target(), rows.with_log_target()
+        return np.exp(_expected_values(process, known_rows, rows, logarithm=False))
+    noise = process.noise * known_rows.weight.mean()  # of a row of weight 1
+    factor = process.factorize(known_rows.features, noise / known_rows.weight), True
+    dual = cho_solve(factor, known_rows.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
     expected = []
     for index in np.array_split(np.arange(len(rows.weight)), -(-len(rows.weight) // _BLOCK)):
         block = rows.take(index)
-        across = process.correlation(block.features, known.features)
+        across = process.correlation(block.features, known_rows.features)
         joint = process.correlation(block.features, block.features)
         joint -= across @ cho_solve(factor, across.T)
         mean, bounds = (process.mean[0] + across @ dual) / std, block.bounds.scaled(std)

@@ -77,18 +77,20 @@ def remaining_variances(
     """
     weight = np.ones(len(y)) if weight is None else weight
     rows = np.random.RandomState(0).permutation(np.flatnonzero(weight))[:_MAX_ROWS]
-    features, y, known, weight = features[rows], y[rows], y_std[rows] ** 2, weight[rows]
+    features, y, known_variance, weight = features[rows], y[rows], y_std[rows] ** 2, weight[rows]
     X, unit = StandardScaling.fit(features).fill(features), float(np.var(y)) or 1.0
     process, likeliest, result = None, -np.inf, (unit, unit)
     for noise in unit * np.array(_NOISE):
-        own = weight / (noise + known)
-        own = own / own.mean()
+        total_weight = weight / (noise + known_variance)
+        total_weight = total_weight / total_weight.mean()
         with limit_threads(1):
-            process = fit_gaussian_process(X, y, sample_weight=own, similar=process, random_state=0)
+            process = fit_gaussian_process(
+                X, y, sample_weight=total_weight, similar=process, random_state=0
+            )
         # of y itself, without standardization
         likelihood = process.log_marginal_likelihood_ - len(process.X) * np.log(process.scale[0])
         if likelihood > likeliest:
-            own_noise = process.noise / own
+            own_noise = process.noise / total_weight
             inverse = cho_solve((process.factorize(X, own_noise), True), np.eye(len(X)))
             expected = np.maximum(1 / np.diag(inverse) - own_noise, 0.0).mean()
             expected *= process.amplitude * process.scale[0] ** 2
@@ -105,8 +107,10 @@ def weigh_by_error(rows: Rows) -> Rows:
     y_std = rows.y_std
     if y_std is None or np.ptp(y_std) == 0 or rows.variances is not None:
         return rows
-    weight, known = np.ones(len(rows)) if rows.weight is None else rows.weight, rows.known
-    parts = rows.rows.features, rows.y, y_std, weight
-    variances = remaining_variances(*(part[known] for part in parts))
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    known = rows.known
+    variances = remaining_variances(
+        rows.rows.features[known], rows.y[known], y_std[known], weight[known]
+    )
     weight = weight / (variances[0] + y_std**2)
     return replace(rows, weight=weight / weight[known].mean(), variances=variances)

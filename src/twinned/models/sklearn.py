@@ -196,8 +196,8 @@ def _separate_thresholds(boosting: HistGradientBoostingRegressor, pairs: Pairs) 
     splits = (nodes["is_leaf"] == 0) & np.isfinite(nodes["num_threshold"])
     for column in np.unique(nodes["feature_idx"][splits]):
         chosen = splits & (nodes["feature_idx"] == column)
-        known = pairs[~np.isnan(pairs[:, column]), column]
-        values = np.append(np.sort(known), np.inf)
+        known_values = pairs[~np.isnan(pairs[:, column]), column]
+        values = np.append(np.sort(known_values), np.inf)
         above = np.searchsorted(values, nodes["num_threshold"][chosen], side="right")
         low, high = values[above - 1], values[above]
         nodes["num_threshold"][chosen] = low + _POSITION * (high - low)

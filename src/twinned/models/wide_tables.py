@@ -76,12 +76,15 @@ def distinct_features(matrix: Floats) -> Indices:
     >>> distinct_features(np.column_stack([x, np.ones(4), 2 - 3 * x, x**2]))
     array([0, 3])
     """
-    values, ranks = (_standardize(part) for part in (matrix, _ranks(matrix)))
+    values, ranks = (_standardize(columns) for columns in (matrix, _ranks(matrix)))
     missing = np.isnan(matrix)
     partly_missing = missing.any(axis=0) & ~missing.all(axis=0)
     varying = np.flatnonzero((ranks != 0).any(axis=0) | partly_missing)
     correlation = np.minimum(
-        *(np.abs(part[:, varying].T @ part[:, varying]) / len(matrix) for part in (values, ranks))
+        *(
+            np.abs(columns[:, varying].T @ columns[:, varying]) / len(matrix)
+            for columns in (values, ranks)
+        )
     )
     copies = np.triu(correlation > DUPLICATE_CORRELATION, k=1)
     distinct = np.ones(len(varying), dtype=bool)

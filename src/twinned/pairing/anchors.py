@@ -123,11 +123,11 @@ def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | Non
     if len(first) < _LEAST_ROWS:
         return 0
     share = np.full(len(rows), 1 / len(rows)) if weights is None else weights / weights.sum()
-    squares = [(own.reshape(len(rows), -1) ** 2).sum(axis=1) for own in errors]
+    squares = [(residuals.reshape(len(rows), -1) ** 2).sum(axis=1) for residuals in errors]
     # twice the gain, as errors are squared
     best, largest = 0, 2 * _LEAST_GAIN * float(share @ squares[0])
-    for number, own in enumerate(squares):
-        falls = squares[0] - own
+    for number, row_squares in enumerate(squares):
+        falls = squares[0] - row_squares
         mean = float(share @ falls)
         # rows of equal features are not independent, and repeated rows are a weight
         deviations = np.bincount(codes, weights=share * (falls - mean))
@@ -136,14 +136,16 @@ def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | Non
     return best
 
 
-def store_rows(strategy: AnchorStrategy, known: Indices, rng: np.random.RandomState) -> Indices:
+def store_rows(
+    strategy: AnchorStrategy, known_rows: Indices, rng: np.random.RandomState
+) -> Indices:
     """Those of the known rows that a strategy stores, which are validated: at least one index."""
-    rows = np.asarray(strategy.store(len(known), rng))
+    rows = np.asarray(strategy.store(len(known_rows), rng))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
         raise ValueError(f"an anchor strategy must store integer row indices, not {rows!r}.")
-    if rows.min() < 0 or rows.max() >= len(known):
-        raise ValueError(f"an anchor strategy stored rows {rows!r} of {len(known)} rows.")
-    return known[rows]
+    if rows.min() < 0 or rows.max() >= len(known_rows):
+        raise ValueError(f"an anchor strategy stored rows {rows!r} of {len(known_rows)} rows.")
+    return known_rows[rows]
 
 
 # --- weights ---
@@ -274,9 +276,9 @@ def weigh_replicates(
            [0.333, 0.333, 0.333]])
     """
     counts = np.bincount(queries, minlength=len(weights))
-    each = correlation / (1 + np.maximum(counts - 1, 0) * correlation)
-    weights = weights * (1 - counts * each)[:, None]
-    weights[queries, anchors] += each[queries]
+    weight_of_match = correlation / (1 + np.maximum(counts - 1, 0) * correlation)
+    weights = weights * (1 - counts * weight_of_match)[:, None]
+    weights[queries, anchors] += weight_of_match[queries]
     return weights
 
 
@@ -290,12 +292,12 @@ class EqualRows:
 
     def match(self, matrix: Floats) -> tuple[Indices, Indices]:
         """(match,): indices of queries and of the anchors that equal them."""
-        found = [
+        matches = [
             (query, anchor)
             for query, key in enumerate(_row_keys(matrix))
             for anchor in self._anchors.get(key, ())
         ]
-        queries, anchors = np.array(found, dtype=np.intp).reshape(-1, 2).T
+        queries, anchors = np.array(matches, dtype=np.intp).reshape(-1, 2).T
         return queries, anchors
 
 

@@ -372,9 +372,9 @@ class PairFeatures:
         out = np.empty((*leading, self.width), dtype=self.dtype)
         column = 0
         if "concat" in self.kind:
-            for part in (first.numeric, first.one_hot, second.numeric, second.one_hot):
-                out[..., column : column + part.shape[-1]] = part
-                column += part.shape[-1]
+            for features in (first.numeric, first.one_hot, second.numeric, second.one_hot):
+                out[..., column : column + features.shape[-1]] = features
+                column += features.shape[-1]
         if "difference" in self.kind:
             n_numeric = first.numeric.shape[-1]
             np.subtract(
@@ -394,11 +394,13 @@ class PairFeatures:
         Features are counted over numeric features, indicators and codes, in the order of `rows`.
         Used for prediction without building pairs.
         """
-        ends = np.cumsum([part.shape[-1] for part in rows])
-        parts = np.split(np.arange(ends[-1]), ends[:-1])
+        ends = np.cumsum([array.shape[-1] for array in rows])
+        numeric, indicators, codes = np.split(np.arange(ends[-1]), ends[:-1])
         if self._selected is not None:
-            parts = [part[chosen] for part, chosen in zip(parts, self._selected, strict=True)]
-        numeric, indicators, codes = parts
+            selected_numeric, selected_indicators, selected_codes = self._selected
+            numeric = numeric[selected_numeric]
+            indicators = indicators[selected_indicators]
+            codes = codes[selected_codes]
         encoded = [*numeric, *indicators]
         role: list[int] = []
         source: list[int] = []
@@ -432,6 +434,9 @@ def category_mismatch(first: Floats, second: Floats) -> Floats:
 
 def _flatten(side: Rows, leading: tuple[int, ...]) -> Rows:
     """Rows with all leading axes merged into one."""
-    shapes = [(*leading, part.shape[-1]) for part in side]
-    parts = [np.broadcast_to(part, shape) for part, shape in zip(side, shapes, strict=True)]
-    return Rows(*(part.reshape(int(np.prod(leading)), part.shape[-1]) for part in parts))
+
+    def flatten(array: Floats) -> Floats:
+        width = array.shape[-1]
+        return np.broadcast_to(array, (*leading, width)).reshape(int(np.prod(leading)), width)
+
+    return Rows(flatten(side.numeric), flatten(side.one_hot), flatten(side.codes))

@@ -88,10 +88,12 @@ class NeighborIndex:
                [1]])
         """
         # with `include_self`, the row itself comes first, even where it has a duplicate
-        parts = [np.arange(len(self._features))] if include_self else []
-        if k > len(parts):
-            parts.append(self._search.kneighbors(None, k - len(parts), return_distance=False))
-        return np.column_stack(parts)
+        neighbors = [np.arange(len(self._features))] if include_self else []
+        if k > len(neighbors):
+            neighbors.append(
+                self._search.kneighbors(None, k - len(neighbors), return_distance=False)
+            )
+        return np.column_stack(neighbors)
 
     def kneighbors(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
         """(query, k) indices and distances, nearest first; of equally near rows, the first ones.
@@ -112,8 +114,9 @@ class NeighborIndex:
             # rows with many equally near ones have few values, and so have their queries
             distinct, inverse = np.unique(queries[is_open], axis=0, return_inverse=True)
             which = inverse.ravel()
-            *found, remains_open = self._nearest(distinct, k, n_candidates)
-            indices[is_open], distances[is_open] = (part[which] for part in found)
+            nearest, nearest_distances, remains_open = self._nearest(distinct, k, n_candidates)
+            indices[is_open] = nearest[which]
+            distances[is_open] = nearest_distances[which]
             is_open[is_open] = remains_open[which]
         return indices, distances
 
@@ -125,11 +128,11 @@ class NeighborIndex:
         indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
         is_open = np.empty(len(queries), dtype=bool)
         for block in gen_batches(len(queries), max(1, _CELLS_PER_BLOCK // n_candidates)):
-            found, gaps = self._candidates(queries[block], n_candidates)
-            keys = _ordering_keys(gaps)
-            order = np.lexsort((found, keys))
-            indices[block] = np.take_along_axis(found, order[:, :k], axis=1)
-            distances[block] = np.take_along_axis(gaps, order[:, :k], axis=1)
+            candidates, distances_to_candidates = self._candidates(queries[block], n_candidates)
+            keys = _ordering_keys(distances_to_candidates)
+            order = np.lexsort((candidates, keys))
+            indices[block] = np.take_along_axis(candidates, order[:, :k], axis=1)
+            distances[block] = np.take_along_axis(distances_to_candidates, order[:, :k], axis=1)
             last = np.take_along_axis(keys, order[:, [k - 1, -1]], axis=1)
             is_open[block] = last[:, 0] == last[:, 1]
         return indices, distances, is_open
@@ -176,9 +179,9 @@ def _nan_euclidean(queries: Floats, anchors: Floats) -> Floats:
     shared = np.zeros_like(squares)
     for column in range(queries.shape[1]):
         gap = queries[:, column, None] - anchors[None, :, column]
-        known = ~np.isnan(gap)
-        squares += np.where(known, gap, 0.0) ** 2
-        shared += known
+        has_both = ~np.isnan(gap)
+        squares += np.where(has_both, gap, 0.0) ** 2
+        shared += has_both
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt(squares * (queries.shape[1] / shared))
 
@@ -196,7 +199,8 @@ def _origin(features: Floats) -> Floats:
     Subtracting one of its own values is exact where all are within a factor of two.
     """
     with np.errstate(invalid="ignore"):
-        low, high = (each.reduce(np.abs(features)) for each in (np.fmin, np.fmax))  # without NaN
+        low = np.fmin.reduce(np.abs(features))  # without NaN
+        high = np.fmax.reduce(np.abs(features))
         one_sign = (features > 0).all(axis=0) | (features < 0).all(axis=0)
     return np.where(one_sign & (high <= 2 * low), features[0], 0.0)
 

@@ -44,21 +44,21 @@ class StandardScaling(NamedTuple):
     def fit(cls, values: Floats, weight: Floats | None = None) -> StandardScaling:
         """Scaling of `values` (row, column), where a row counts by its weight (row,)."""
         values = np.asarray(values, dtype=np.float64)
-        known = ~np.isnan(values)
-        if known.all():
+        is_known = ~np.isnan(values)
+        if is_known.all():
             center = np.average(values, axis=0, weights=weight)
         else:
-            known_weight = known * (1.0 if weight is None else weight[:, None])
-            sums = np.sum(np.where(known, values, 0.0) * known_weight, axis=0)
+            known_weight = is_known * (1.0 if weight is None else weight[:, None])
+            sums = np.sum(np.where(is_known, values, 0.0) * known_weight, axis=0)
             weight_sums = known_weight.sum(axis=0)
             center = sums / np.where(weight_sums > 0, weight_sums, 1.0)
-        deviations = np.where(known, values - center, 0.0)
+        deviations = np.where(is_known, values - center, 0.0)
         if weight is None:
             scale = deviations.std(axis=0)
         else:
             scale = np.sqrt(np.average(deviations**2, axis=0, weights=weight))
-        largest = np.where(known, values, -np.inf).max(axis=0)
-        smallest = np.where(known, values, np.inf).min(axis=0)
+        largest = np.where(is_known, values, -np.inf).max(axis=0)
+        smallest = np.where(is_known, values, np.inf).min(axis=0)
         return cls(center, np.where(largest > smallest, scale, 0.0))
 
     @property
@@ -126,7 +126,7 @@ class PowerScaling(NamedTuple):
         unit[chosen] = np.maximum(0.1 * least, 1e-4 * median)
         skewed = skewed / unit[chosen]
         slopes = (np.sign(skewed) * np.log1p(np.abs(skewed))).mean(axis=0)
-        variances = np.array([yeo_johnson(skewed, each).var(axis=0) for each in _POWERS])
+        variances = np.array([yeo_johnson(skewed, exponent).var(axis=0) for exponent in _POWERS])
         likelihoods = np.outer(_POWERS - 1.0, slopes) - 0.5 * np.log(variances)
         power[chosen] = _POWERS[np.argmax(likelihoods, axis=0)]
         return cls.with_powers(values, power, unit)

@@ -58,7 +58,7 @@ class Rows:
 
     def take_columns(self, *columns: Indices) -> Rows:
         """Some columns of each of the three arrays."""
-        return Rows(*(part[..., chosen] for part, chosen in zip(self, columns, strict=True)))
+        return Rows(*(array[..., chosen] for array, chosen in zip(self, columns, strict=True)))
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.numeric, self.one_hot, self.codes))
@@ -226,11 +226,11 @@ def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchem
     schema = TableSchema([], [], [])
     for j, column in enumerate(columns):
         levels, is_categorical = ordered_levels(column), j in categorical
-        known = _new_categories(column, []) if is_categorical else levels or []
+        known_categories = _new_categories(column, []) if is_categorical else levels or []
         kind = NUMERIC if levels is None else ORDINAL
         schema.kinds.append(CATEGORICAL if is_categorical else kind)
-        schema.categories.append(known)
-        schema.n_indicators.append(len(known) if is_categorical else 0)
+        schema.categories.append(known_categories)
+        schema.n_indicators.append(len(known_categories) if is_categorical else 0)
     return schema
 
 
@@ -238,21 +238,26 @@ def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Ha
     """(n, n_features) float64: numeric values, codes of categories, NaN for missing values."""
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
-    columns = zip(values, names, schema.kinds, schema.categories, strict=True)
     encoded = []
-    for column, name, kind, known in columns:
+    for column, name, kind, known_categories in zip(
+        values, names, schema.kinds, schema.categories, strict=True
+    ):
         if kind == NUMERIC:
             encoded.append(to_numeric(column, name))
         else:
-            encoded.append(_as_codes(column, name, known, strict=kind == ORDINAL))
+            encoded.append(_as_codes(column, name, known_categories, strict=kind == ORDINAL))
     return np.column_stack(encoded)
 
 
 def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
     """The schema with the new categories in `values` added, without indicators."""
     categories = [
-        known + _new_categories(column, known) if kind == CATEGORICAL else known
-        for column, kind, known in zip(values, schema.kinds, schema.categories, strict=True)
+        known_categories + _new_categories(column, known_categories)
+        if kind == CATEGORICAL
+        else known_categories
+        for column, kind, known_categories in zip(
+            values, schema.kinds, schema.categories, strict=True
+        )
     ]
     return TableSchema(schema.kinds, categories, schema.n_indicators)
 
@@ -277,9 +282,9 @@ def known_medians(values: Floats) -> Floats:
     >>> known_medians(np.array([[1.0, np.nan], [4.0, np.nan], [2.0, np.nan], [np.nan, np.nan]]))
     array([2., 0.])
     """
-    known = ~np.isnan(values).all(axis=0)
+    has_values = ~np.isnan(values).all(axis=0)
     medians = np.zeros(values.shape[1])
-    medians[known] = np.nanmedian(values[:, known], axis=0)
+    medians[has_values] = np.nanmedian(values[:, has_values], axis=0)
     return medians
 
 
@@ -374,8 +379,10 @@ def to_number(value: Any) -> float:
     return np.nan if _is_missing(value) else float(value)
 
 
-def _as_codes(column: Column, name: Hashable, known: list[Hashable], *, strict: bool) -> Floats:
-    position = {value: code for code, value in enumerate(known)}
+def _as_codes(
+    column: Column, name: Hashable, known_categories: list[Hashable], *, strict: bool
+) -> Floats:
+    position = {value: code for code, value in enumerate(known_categories)}
     n_known = len(position)
     codes = np.empty(len(column))
     for row, value in enumerate(_values(column)):
@@ -383,7 +390,9 @@ def _as_codes(column: Column, name: Hashable, known: list[Hashable], *, strict: 
             codes[row] = np.nan
             continue
         if value not in position and strict:
-            raise ValueError(f"Column {name!r} has no level {value!r}; its levels are {known}.")
+            raise ValueError(
+                f"Column {name!r} has no level {value!r}; its levels are {known_categories}."
+            )
         # an unknown category gets a code of its own: it differs from all others and equals itself
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
@@ -421,10 +430,10 @@ def _values(column: Column) -> list[Hashable]:
     return values
 
 
-def _new_categories(column: Column, known: list[Hashable]) -> list[Hashable]:
+def _new_categories(column: Column, known_categories: list[Hashable]) -> list[Hashable]:
     """The categories of a column that are not known yet, in order."""
     present = {value for value in _values(column) if not _is_missing(value)}
-    return sorted(present - set(known), key=_sort_key)
+    return sorted(present - set(known_categories), key=_sort_key)
 
 
 def _is_number_text(value: str) -> bool:

@@ -18,7 +18,6 @@ from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import (
     AUTO,
     SCREENED_FEATURES,
-    TWIN_SIZES,
     FitSettings,
     resolve_members,
 )
@@ -233,8 +232,8 @@ def test_the_small_tree_twin_is_a_member():
     members = ["ridge", "tree_twin:small"]
     blend = AutoTwinRegressor(members=members, cv=2, random_state=0).fit(X, y)
     assert blend.member_names_ == members
-    n_iterations = TWIN_SIZES["small"].iterations
-    assert blend.members_["tree_twin:small"].estimator_.max_iter == n_iterations
+    twin = blend.members_["tree_twin:small"]
+    assert (twin.effort, twin.estimator_.max_bins) == ("small", 63)
     with pytest.raises(ValueError, match="the effort of ridge must be one of 'fast'"):
         resolve_members(["ridge:small"], "fast")
 

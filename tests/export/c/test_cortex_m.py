@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks import cortex_m
-from twinned import TwinRegressor
+from twinned import TwinRegressor, thin
 from twinned.export.c import to_c
 
 pytestmark = pytest.mark.slow
@@ -27,12 +27,8 @@ def test_self_test(kind, processor, board, training_rows, neural_twin, plain_net
         model = TwinRegressor(random_state=0).fit(*training_rows)
     else:
         model = plain_networks if kind == "plain" else neural_twin
-    report = to_c(
-        model,
-        tmp_path / "model.h",
-        name="model",
-        n_anchors=None if kind == "plain" else 4,
-    )
+    model = model if kind == "plain" else thin(model, 4)
+    report = to_c(model, tmp_path / "model.h", name="model")
     failed, instructions = board.run_self_test(report.text, processor)
     assert failed == 0
     assert instructions > 1000
@@ -41,7 +37,7 @@ def test_self_test(kind, processor, board, training_rows, neural_twin, plain_net
 
 
 def test_failed_rows_are_counted(board, neural_twin, tmp_path):
-    report = to_c(neural_twin, tmp_path / "model.h", name="model", n_anchors=2)
+    report = to_c(thin(neural_twin, 2), tmp_path / "model.h", name="model")
     start = report.text.index("model_test_values[10] = {")
     first = report.text.index("\n", start) + 1
     end = report.text.index(",", first)

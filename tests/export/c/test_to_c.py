@@ -28,7 +28,9 @@ from tests.export.c.conftest import (
     make_rows,
     with_activation,
 )
+from tests.export.conftest import with_local_power
 from twinned import (
+    LogTargetRegressor,
     NearestAnchors,
     NeuralRegressor,
     NeuralTraining,
@@ -37,7 +39,6 @@ from twinned import (
     conformal,
 )
 from twinned.export.c import to_c
-from twinned.export.exported_twin import read_schema
 from twinned.export.thinning import thin
 
 BASES = {
@@ -129,8 +130,7 @@ def test_residuals_of_anchors(local_power, weighted, queries, run_c):
     weight = np.random.RandomState(0).uniform(size=len(y)) if weighted else None
     base = HistGradientBoostingRegressor(max_iter=5)
     twin = TwinRegressor(base, pairs=10, cv=4, random_state=0).fit(X, y, sample_weight=weight)
-    twin.local_power_ = local_power
-    twin = twin.add_anchors(queries[:9], np.full(9, 34.0))
+    twin = with_local_power(twin, local_power).add_anchors(queries[:9], np.full(9, 34.0))
     rows = np.concatenate([queries, X])  # some equal an anchor
     compiled = run_c(twin, rows, flags=SANITIZERS)
     assert_close(compiled, twin, rows, tolerance=5e-5)  # weights of near anchors differ much
@@ -147,7 +147,7 @@ def test_local_weights_of_categories(run_c):
     y = X["size"] * (1.0 + (X["kind"] == "w"))
     base = HistGradientBoostingRegressor(max_iter=5)
     twin = TwinRegressor(base, pairs=10, cv=4, random_state=0).fit(X, y)
-    twin.local_power_ = 2.0
+    twin = with_local_power(twin, 2.0)
     codes = np.column_stack([X["size"], X["kind"].map({"u": 0, "v": 1, "w": 2})])
     codes[40:, 0] += 0.25
     table = X.assign(size=codes[:, 0])
@@ -155,8 +155,8 @@ def test_local_weights_of_categories(run_c):
 
 
 def test_thinned_twin_and_its_comparables(boosted, queries, run_c):
-    compiled = run_c(boosted, queries, n_anchors=8)
     small = thin(boosted, 8)
+    compiled = run_c(small, queries)
     assert compiled.report.n_anchors == 8
     assert_close(compiled, small, queries)
     anchors, metric = small.fitted_.anchors.features, small.fitted_.anchors.metric
@@ -207,7 +207,7 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     model = kind(
         (12, 8), n_members=2, training=NeuralTraining(n_frequencies=2, **TRAINING), random_state=0
     ).fit(X[:60], y[:60])
-    assert read_schema(model).marked == [0]
+    assert model.schema_.marked == [0]
     rows = np.column_stack([numbers[:, 0], codes, numbers[:, 1]])
     assert_close(run_c(model, rows, flags=SANITIZERS), model, X)
 
@@ -215,7 +215,7 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
 def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries, run_c):
     X = queries[:150]
     y = neural_twin.predict(X) + np.sin(9 * X[:, 0])
-    compiled = run_c(neural_twin, queries, X_cal=X, y_cal=y)
+    compiled = run_c(conformal(neural_twin, X, y), queries)
     assert (compiled.interval_status == 0).all()
     same = conformal(neural_twin, X, y).predict_interval(queries, 0.9)
     np.testing.assert_allclose(compiled.interval, same, rtol=1e-3, atol=1e-3)
@@ -242,7 +242,7 @@ def test_features_far_from_zero(training_rows, queries, run_c, neural_twin):
 
 
 def test_report_and_defines(boosted, tmp_path):
-    report = to_c(boosted, tmp_path / "a.h", name="pump", n_anchors=4)
+    report = to_c(thin(boosted, 4), tmp_path / "a.h", name="pump")
     text = (tmp_path / "a.h").read_text()
     assert f"#define PUMP_FLASH_BYTES {report.flash_bytes}\n" in text
     assert f"#define PUMP_RAM_BYTES {report.ram_bytes}\n" in text
@@ -274,13 +274,14 @@ def test_program_of_the_documentation(training_rows, tmp_path):
     (program,) = re.findall(r"^```c\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     X, y = training_rows
     twin = TwinRegressor(BASES["linear"]).fit(X[:, :2], y)
-    to_c(twin, tmp_path / "valve.h", name="valve", n_anchors=4, X_cal=X[:, :2], y_cal=y)
+    small = conformal(thin(twin, 4), X[:, :2], y)
+    to_c(small, tmp_path / "valve.h", name="valve")
     (tmp_path / "main.c").write_text(program)
     command = ["gcc", *WARNINGS, "-o", tmp_path / "main", tmp_path / "main.c", "-lm"]
     subprocess.run(command, check=True)
     done = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True)
     predicted = float(done.stdout.split(",")[0])
-    assert predicted == pytest.approx(thin(twin, 4).predict([[0.3, -1.2]])[0], abs=1e-5)
+    assert predicted == pytest.approx(small.predict([[0.3, -1.2]])[0], abs=1e-5)
     assert "90 % interval" in done.stdout
 
 
@@ -290,13 +291,11 @@ def test_name_must_be_an_identifier(name, boosted, tmp_path):
         to_c(boosted, tmp_path / "a.h", name=name)
 
 
-def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_path):
+def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
     X, y = training_rows
     path = tmp_path / "a.h"
     with pytest.raises(TypeError, match="KNeighborsRegressor"):
         to_c(TwinRegressor(KNeighborsRegressor(), pairs=4).fit(X, y), path)
-    with pytest.raises(ValueError, match="n_anchors"):
-        to_c(plain_networks, path, n_anchors=3)
     with pytest.raises(TypeError, match="y has 2 outputs"):
         to_c(TwinRegressor(BASES["linear"]).fit(X, np.column_stack([y, y])), path)
     nearest = TwinRegressor(BASES["linear"], anchors=NearestAnchors(3)).fit(X, y)
@@ -304,8 +303,10 @@ def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_pa
         to_c(nearest, path)
     with pytest.raises(TypeError, match="Distance"):
         to_c(TwinRegressor(BASES["linear"], weights="distance").fit(X, y), path)
+    with pytest.raises(TypeError, match="transformed target"):
+        to_c(LogTargetRegressor(TwinRegressor(BASES["linear"])).fit(X, y), path)
     assert not path.exists()
-    assert to_c(nearest, path, n_anchors=5).n_anchors == 5
+    assert to_c(thin(nearest, 5), path).n_anchors == 5
 
 
 @pytest.mark.slow
@@ -322,4 +323,4 @@ def test_ten_thousand_rows(kind, training_rows, neural_twin, run_c):
     if kind == "forest":
         twin = TwinRegressor(BASES["forest"], random_state=0).fit(*training_rows)
     rows = np.random.RandomState(2).uniform(-2.5, 2.5, size=(10_000, 3)).astype(np.float32)
-    assert_close(run_c(twin, rows, n_anchors=None), twin, rows.astype(np.float64))
+    assert_close(run_c(twin, rows), twin, rows.astype(np.float64))

@@ -6,6 +6,7 @@ import pytest
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
+from tests.export.conftest import with_local_power
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
@@ -123,9 +124,8 @@ def test_known_values_of_replicates(tmp_path, local_power):
     X = np.repeat(np.arange(25.0), 2)[:, None]
     y = np.repeat(rng.normal(size=25), 2) + 0.1 * rng.normal(size=50)
     blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(X, y)
-    assert blend.replicate_correlation_ > 0.5
-    blend.local_power_ = local_power
-    blend = blend.add_anchors(X[-1:], y[-1:])  # three replicates
+    assert blend.fitted_.replicate_correlation > 0.5
+    blend = with_local_power(blend, local_power).add_anchors(X[-1:], y[-1:])  # three replicates
     to_onnx(blend, tmp_path / "blend.onnx")
     queries = np.concatenate([X, X + 0.5])
     found = predict_onnx(tmp_path / "blend.onnx", queries)["mean"]

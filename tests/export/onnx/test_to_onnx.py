@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
+from tests.export.conftest import with_local_power
 from twinned import LogTargetRegressor, TwinRegressor
-from twinned.estimators.target import split_target
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
 from twinned.fitted.explanation import find_comparables
@@ -116,14 +116,15 @@ def test_encoders_before_a_twin_are_refused(tmp_path, rng):
 def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     X, y, new = rows
     model = LogTargetRegressor(twin).fit(X, y)
-    model.regressor_.local_power_ = local_power
+    if model.fitted_.residuals is not None:
+        model = with_local_power(model, local_power)
     new = np.concatenate([new, X[:2]])
     mean, std = model.predict(new, return_std=True)
     to_onnx(model, tmp_path / "model.onnx", outputs=["std", "mean"])
     found = predict_onnx(tmp_path / "model.onnx", new)
     np.testing.assert_allclose(found["mean"], mean)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
-    (cases,) = find_comparables(*split_target(model), X[:1], 3)
+    (cases,) = find_comparables(model, X[:1], 3)
     total = sum(case.weight * case.estimate for case in cases.with_others)
     assert total == pytest.approx(model.predict(X[:1])[0], rel=1e-9)
 
@@ -149,7 +150,7 @@ def test_rows_that_differ_in_a_constant_feature_only_are_not_equal(tmp_path, row
     X, y, _ = rows
     X = np.column_stack([X, np.ones(len(X))])
     model = TwinRegressor(BOOSTING, pairs=10, cv=3, random_state=0).fit(X, y)
-    model.local_power_ = 4.0
+    model = with_local_power(model, 4.0)
     new = np.concatenate([X[:5], X[:5]])
     new[:5, -1] = 2.0
     to_onnx(model, tmp_path / "model.onnx", outputs=["mean"], dtype="float64")

@@ -12,14 +12,13 @@ from joblib import effective_n_jobs
 from twinned.estimators.blending.members import (
     SCREENED_FEATURES,
     SIZES,
-    TWIN_SIZES,
     MemberSpec,
-    TwinSizes,
     resolve_members,
 )
 from twinned.estimators.blending.rows import default_folds
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
-from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
+from twinned.models.base_estimator import MAX_FEATURES
+from twinned.models.base_estimator import SIZES as TREE_SIZES
 from twinned.models.learned_metric import MAX_ROWS as METRIC_ROWS
 
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.
@@ -103,12 +102,9 @@ def _seconds_of_process(n: int, p: int, spec: MemberSpec) -> float:
 
 
 def _seconds_of_tree_twin(n: int, p: int, spec: MemberSpec) -> float:
-    twin = TWIN_SIZES.get(spec.effort)
-    if twin is None or p > twin.max_features:
-        p = min(p, MAX_FEATURES)
-        twin = TwinSizes(default_iterations(n), default_n_pairs(p), p)
-    n_pairs = min(twin.pairs, n * n / 2)
-    return twin.iterations * (6e-9 * n_pairs * 3 * p + 2e-3) + 2e-6 * n * n
+    sizes, p = TREE_SIZES[spec.effort], min(p, MAX_FEATURES)
+    n_pairs = min(sizes.n_pairs(n, p), n * n / 2)
+    return sizes.n_trees(n) * (6e-9 * n_pairs * 3 * p + 2e-3) + 2e-6 * n * n
 
 
 def _seconds_of_unknown(n: int, p: int, spec: MemberSpec) -> float:

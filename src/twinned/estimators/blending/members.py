@@ -22,15 +22,12 @@ from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
 from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import (
-    DEFAULT_PAIRS,
     check_base_estimator,
-    default_estimator,
     set_unset_seeds,
 )
 from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
-from twinned.pairing.pairs import HalfPairs
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
@@ -76,16 +73,6 @@ SIZES = {
     "thorough": Sizes(1000, 600, 0.03, _LEAVES, 2000),
 }
 
-
-class TwinSizes(NamedTuple):
-    """Iterations and pairs of a tree twin that is smaller than `TwinRegressor()`."""
-
-    iterations: int
-    pairs: int
-    max_features: float  # of the table; with more, the tree twin is `TwinRegressor()`
-
-
-TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_000, 20)}
 
 # (effort, rows, settings) → estimator; the seed of the settings is that of the member
 MakeEstimator = Callable[[str, TrainingRows, FitSettings], Any]
@@ -236,21 +223,13 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
 
 
 def _tree_twin(effort: str, rows: TrainingRows, settings: FitSettings) -> TwinRegressor:
-    twin = TwinRegressor(
+    return TwinRegressor(
         cv=0,
+        effort=effort,
         categorical_features=rows.schema.categorical or None,
         memory_limit=settings.memory_limit,
         random_state=settings.seed,
     )
-    n_rows, sizes = len(rows), TWIN_SIZES.get(effort)
-    if sizes is None or rows.schema.n_features > sizes.max_features:
-        return twin
-    base = default_estimator(n_rows, 1)
-    # as many leaves as with all pairs of the default
-    share = min(1.0, sizes.pairs / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
-    leaf = max(1, int(base.min_samples_leaf * share))
-    base.set_params(max_iter=sizes.iterations, min_samples_leaf=leaf)
-    return twin.set_params(estimator=base, pairs=HalfPairs(sizes.pairs))
 
 
 def _extra_trees(effort: str, rows: TrainingRows, settings: FitSettings) -> ExtraTreesRegressor:

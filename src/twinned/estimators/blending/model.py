@@ -69,8 +69,8 @@ class BlendModel:
         """(used member, ..., 1): F(first, second), for sides whose leading axes broadcast."""
         sides = [self.schema.to_matrix(rows) for rows in (first, second)]
         with ignore_table_warnings():
-            parts = [self.members[i].differences(*sides) for i in self.used]
-        return np.stack(parts)[..., None]
+            member_differences = [self.members[i].differences(*sides) for i in self.used]
+        return np.stack(member_differences)[..., None]
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel:
         """The model bound to its anchors."""
@@ -111,6 +111,6 @@ class AnchoredBlend(AnchoredModel):
         """(used member, query, anchor, 1): differences of predictions to out-of-fold ones."""
         blend = self.blend
         predicted = blend.predict_members(blend.schema.to_matrix(queries), blend.used)
-        known = blend.out_of_fold[:, blend.used]
-        known = known[None] if indices is None else known[indices]  # (query or 1, anchor, member)
-        return difference(predicted[:, None], known).transpose(2, 0, 1)[..., None]
+        out_of_fold = blend.out_of_fold[:, blend.used]  # (query or 1, anchor, member)
+        out_of_fold = out_of_fold[None] if indices is None else out_of_fold[indices]
+        return difference(predicted[:, None], out_of_fold).transpose(2, 0, 1)[..., None]

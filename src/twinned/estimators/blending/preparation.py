@@ -36,18 +36,18 @@ class FeaturePreparation:
     def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
         """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
         missing = np.isnan(rows)
-        known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
+        has_values: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
         if used is not None:
-            known &= np.isin(np.arange(rows.shape[1]), used)
+            has_values &= np.isin(np.arange(rows.shape[1]), used)
         is_dense = kind in ("dense", "unscaled")
         prepared = cls(
             kind="dense" if is_dense else kind,
             n_features=rows.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
-            empty=[j for j in schema.numeric if not known[j]],
+            empty=[j for j in schema.numeric if not has_values[j]],
             medians=known_medians(rows),
-            marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
+            marked=[j for j in schema.numeric if missing[:, j].any() and has_values[j]],
             center=np.zeros(int(is_dense)),
             spread=np.ones(int(is_dense)),
         )
@@ -59,11 +59,6 @@ class FeaturePreparation:
         if kind == "unscaled":
             center, constant = np.zeros_like(center), np.ones_like(constant)
         return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
-
-    @property
-    def categorical_columns(self) -> list[int] | None:
-        """The columns of codes after `transform`; None where there are none."""
-        return None if self.kind == "dense" or not self.categorical else self.categorical
 
     @property
     def n_columns(self) -> int:

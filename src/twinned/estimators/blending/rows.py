@@ -69,27 +69,27 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     if data.groups is not None:
         data = replace(data, groups=encode_groups(data.groups, len(data)))
     data = data.of_positive_weight()
-    known = data.known
+    known_rows = data.known
     if data.fold is not None:
-        data = _number_folds_of(data, known)
+        data = _number_folds_of(data, known_rows)
     if data.weight is not None:
-        data = replace(data, weight=data.weight / data.weight[known].mean())
-    anchors = replace(data.take(known), bounds=None)
+        data = replace(data, weight=data.weight / data.weight[known_rows].mean())
+    anchors = replace(data.take(known_rows), bounds=None)
     rows, merged_into = merge_rows(anchors)
     if rows.fold is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
         rows = replace(rows, fold=draw_folds(len(rows), n_folds, seed, rows.groups))
     folds = rows.take(merged_into)
     anchors = replace(anchors, fold=folds.fold, fold_training=folds.fold_training)
-    if len(known) < len(data):
+    if len(known_rows) < len(data):
         rows = _append_censored(rows, merged_into, data, seed)
     return BlendRows(anchors, rows, merged_into)
 
 
-def _number_folds_of(data: TrainingRows, known: Indices) -> TrainingRows:
+def _number_folds_of(data: TrainingRows, known_rows: Indices) -> TrainingRows:
     """The rows with numbers of those folds that hold out known ones."""
     folds = np.asarray(data.fold)
-    used = np.setdiff1d(folds[known], [-1])
+    used = np.setdiff1d(folds[known_rows], [-1])
     if len(used) < 2:
         raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     numbers = np.full(folds.max() + 2, -1)  # the last one is that of −1
@@ -127,19 +127,19 @@ def _append_censored(
     """The rows and, after them, the censored rows of the data, with given folds or by groups."""
     assert data.bounds is not None, "there are censored rows"
     assert rows.fold is not None, "the rows have folds"
-    is_censored, known = data.censored, data.known
+    is_censored, known_rows = data.censored, data.known
     censored = data.take(is_censored)
     n_censored = len(censored)
     fold, training, codes = censored.fold, rows.fold_training, data.groups
     if fold is None:
         of_known = rows.fold[merged_into]
-        parts = None if codes is None else (codes[is_censored], codes[known], of_known)
+        parts = None if codes is None else (codes[is_censored], codes[known_rows], of_known)
         fold = censored_folds(n_censored, rows.n_folds, seed, parts)
     elif training is not None and censored.fold_training is not None:
         training = np.column_stack([training, censored.fold_training])
     # the weights of known rows were divided by their mean after merging
     weight = np.ones(n_censored) if censored.weight is None else censored.weight
-    weight = weight * (len(rows) / len(known))
+    weight = weight * (len(rows) / len(known_rows))
     is_weighted = rows.weight is not None or not np.allclose(weight, 1.0)
     known_weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     groups = rows.groups

@@ -258,7 +258,7 @@ def leaderboard(
 
     `predictions` (known row, member) are out of fold.
     """
-    errors = [rmse_and_error(part, known.y, known.weight) for part in predictions.T]
+    errors = [rmse_and_error(predicted, known.y, known.weight) for predicted in predictions.T]
     rmse, error = np.array(errors).T
     order = np.argsort(rmse, kind="stable")
     columns = {
@@ -312,7 +312,9 @@ def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> 
     errors: so a member that is far worse does not dominate the spread, and the spread does not
     vanish where a single member has all the weight.
     """
-    squares = [rmse_and_error(part, rows.y, rows.weight)[0] ** 2 for part in predictions.T]
+    squares = [
+        rmse_and_error(predicted, rows.y, rows.weight)[0] ** 2 for predicted in predictions.T
+    ]
     smallest = max(min(squares), np.finfo(float).tiny)
     inverse = smallest / np.maximum(squares, smallest)
     shares: Floats = 0.5 * weights + 0.5 * inverse / inverse.sum()

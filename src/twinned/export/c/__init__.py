@@ -13,20 +13,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.methods import TwinMethods
 from twinned.estimators.neural import NeuralRegressor
-from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.c.header import IntervalTable, write_header
 from twinned.export.c.models import NetworkCore, PairCore, check_single_output, used_columns
-from twinned.export.exported_twin import ExportedTwin, read_feature_names, read_schema, refuse
 from twinned.export.members import describe_alternatives
-from twinned.export.thinning import thin
-from twinned.fitted.calibration import positive_scale, std_floor
+from twinned.export.model_parts import mean_residual, read_feature_names, read_fitted, refuse
+from twinned.fitted.target import IDENTITY
+from twinned.fitted.twin import FittedTwin
+from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.persistence.archive import write_atomically
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.schema import CATEGORICAL, Floats
-from twinned.rows.validation import validate_target
+from twinned.rows.schema import CATEGORICAL, Floats, TableSchema
 
 __all__ = ["CExport", "to_c"]
 
@@ -80,10 +79,7 @@ def to_c(
     model: BaseEstimator,
     path: str | os.PathLike[str],
     *,
-    n_anchors: int | None = None,
     name: str = "twin",
-    X_cal: object = None,
-    y_cal: object = None,
 ) -> CExport:
     """Write a fitted model as one self-contained C99 header.
 
@@ -103,54 +99,56 @@ def to_c(
         regressors and linear models without pairs can be exported, too.
     path : str or path
         The file to write.
-    n_anchors : int or None, default=None
-        Number of anchors, chosen by `twinned.export.thin`; None stores all of the twin.
     name : str, default="twin"
         Prefix of all names.
-    X_cal, y_cal : table or array, default=None
-        Held-out rows that calibrate the intervals of the exported model. Without them, intervals
-        are those that the twin stores, where these have a constant width or one in proportion to
-        the standard deviation and no anchors are dropped.
 
     Returns
     -------
     CExport
         Sizes, and the difference to `predict`.
 
+    Notes
+    -----
+    Intervals are those of the calibration of the twin, where these have a constant width or one in
+    proportion to the standard deviation. `twinned.thin` chooses the anchors worth storing, and
+    `twinned.conformal` calibrates what remains by held-out rows.
+
     Examples
     --------
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> from twinned import TwinRegressor
+    >>> from twinned import TwinRegressor, thin
     >>> from twinned.datasets import make_tf
     >>> from twinned.export import to_c
     >>> X, y = make_tf(60, random_state=0)
     >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=4)).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report = to_c(twin, f"{folder}/twin.h", n_anchors=8)
+    ...     report = to_c(thin(twin, 8), f"{folder}/twin.h")
     >>> report.n_anchors, report.flash_bytes < 1000, report.max_difference < 1e-5
     (8, True, True)
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
-    model = _exportable(model, n_anchors)
-    twin = ExportedTwin.read(model) if isinstance(model, BaseTwin) else None
-    core = read_core(model if twin is None else twin)
-    rows = _example_rows(model)
+    check_is_fitted(model)
+    fitted = _read_twin(model) if isinstance(model, TwinMethods) else None
+    schema = _read_schema(model)
+    core = _read_core(model, fitted)
+    rows = _example_rows(model, fitted, schema)
     rounded_rows = rows.astype(np.float32).astype(np.float64)
-    predicted = _predict(model, rounded_rows, rounded=True)
-    apart = np.abs(predicted - _predict(model, rows))
+    predicted = _predict(model, fitted and _rounded(fitted), rounded_rows)
+    apart = np.abs(predicted - _predict(model, fitted, rows))
     spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
-    intervals = _intervals(model, twin, X_cal, y_cal)
+    intervals = None if fitted is None else IntervalTable.of(fitted.calibration)
     text, flash_bytes = write_header(
         name,
         core,
-        read_schema(model),
-        read_feature_names(model, "x"),
+        schema,
+        read_feature_names(model, schema.n_features),
         model_name=type(model).__name__,
         apart=apart,
-        twin=twin,
-        metric=None if twin is None else _metric(twin),
+        fitted=fitted,
+        mean_residual=0.0 if fitted is None else float(mean_residual(fitted)[0]),
+        metric=None if fitted is None else _metric(fitted),
         intervals=intervals,
         test_rows=rounded_rows[-_N_TEST_ROWS:],
         test_values=predicted[-_N_TEST_ROWS:],
@@ -159,7 +157,7 @@ def to_c(
     write_atomically(path, text.encode())
     return CExport(
         path=Path(path),
-        n_anchors=0 if twin is None else len(twin.anchors),
+        n_anchors=0 if fitted is None else len(fitted.anchors),
         n_members=len(core.member_weights) if isinstance(core, NetworkCore) else 0,
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
@@ -170,37 +168,40 @@ def to_c(
     )
 
 
-def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
-    """The model that is written, with fewer anchors where a number is given."""
-    check_is_fitted(model)
-    if isinstance(model, SemiSupervisedTwinRegressor):
-        model = model.twin_
+def _read_twin(model: TwinMethods) -> FittedTwin:
+    """The fitted state of a twin; raise where C code cannot predict it."""
     if isinstance(model, AutoTwinRegressor):
         refuse("C code does not support blends", describe_alternatives(model).removesuffix("."))
-    if n_anchors is not None:
-        if not isinstance(model, BaseTwin):
-            raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
-        model = thin(model, n_anchors)
-    return model
+    fitted = read_fitted(model)
+    if fitted.target != IDENTITY:
+        refuse("C code does not support a transformed target", "use to_onnx")
+    if not fitted.uses_all_anchors_equally:
+        strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
+        refuse(f"C code uses all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
+    check_single_output(fitted.anchors.targets.shape[1])
+    return fitted
 
 
-def read_core(model: ExportedTwin | BaseEstimator) -> PairCore | NetworkCore:
+def _read_schema(model: BaseEstimator) -> TableSchema:
+    """The kinds and categories of the features; a regressor of scikit-learn has numbers only."""
+    if isinstance(model, TwinMethods | NeuralRegressor):
+        return model.schema_
+    return TableSchema.all_numeric(int(model.n_features_in_))
+
+
+def _read_core(model: BaseEstimator, fitted: FittedTwin | None) -> PairCore | NetworkCore:
     """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
-    if isinstance(model, ExportedTwin):
-        model.require_equal_use_of_anchors()
-        check_single_output(model.anchors.targets.shape[1])
-        of_pairs = isinstance(model.model, SklearnDifferenceModel)
-        return PairCore.of_twin(model) if of_pairs else NetworkCore.of_twin(model)
+    if fitted is not None:
+        of_networks = isinstance(fitted.model, NeuralDifferenceModel)
+        return NetworkCore.of_twin(fitted) if of_networks else PairCore.of_twin(fitted)
     if isinstance(model, NeuralRegressor):
-        networks = model.plain_networks()
-        check_single_output(networks.shape.n_outputs)
-        return NetworkCore.of_networks(networks, read_schema(model))
+        return NetworkCore.of_networks(model.plain_networks(), model.schema_)
     return PairCore.of_regressor(model)
 
 
-def _metric(twin: ExportedTwin) -> LearnedMetric:
+def _metric(fitted: FittedTwin) -> LearnedMetric:
     """The learned metric of the columns that the model uses."""
-    metric, used = twin.anchors.metric, used_columns(twin.model, twin.anchors.schema)
+    metric, used = fitted.anchors.metric, used_columns(fitted.model, fitted.schema)
     return metric._replace(
         center=metric.center[used],
         scale=metric.scale[used],
@@ -208,21 +209,21 @@ def _metric(twin: ExportedTwin) -> LearnedMetric:
     )
 
 
-def _example_rows(model: BaseEstimator) -> Floats:
+def _example_rows(model: BaseEstimator, fitted: FittedTwin | None, schema: TableSchema) -> Floats:
     """Rows for comparisons: some anchors, and other rows, which come last.
 
     The others are near rows between two anchors or, without anchors, normally distributed, with
     mean and spread of the training rows of networks. Categories and levels are drawn at random,
     unknown categories, too.
     """
-    rng, schema = np.random.RandomState(0), read_schema(model)
+    rng = np.random.RandomState(0)
     rows: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
     anchors = rows[:0]
-    if isinstance(model, BaseTwin):
-        first, second = model.anchors_X_[rng.randint(len(model.anchors_X_), size=(2, len(rows)))]
+    if fitted is not None:
+        first, second = fitted.anchors.X[rng.randint(len(fitted.anchors), size=(2, len(rows)))]
         between = first + rng.uniform(size=(len(rows), 1)) * (second - first)
         rows = between * (1.0 + 0.05 * rows)
-        anchors = rng.permutation(model.anchors_X_)[: len(rows)]
+        anchors = rng.permutation(fitted.anchors.X)[: len(rows)]
     elif isinstance(model, NeuralRegressor):
         scale = model.plain_networks().scale
         rows[:, schema.numeric] = scale.X_mean + scale.X_spread * rows[:, schema.numeric]
@@ -233,39 +234,21 @@ def _example_rows(model: BaseEstimator) -> Floats:
     return np.concatenate([anchors, rows])
 
 
-def _predict(model: BaseEstimator, rows: Floats, *, rounded: bool = False) -> Floats:
-    """(row,) predictions of encoded rows; with anchors and differences rounded to float32."""
+def _predict(model: BaseEstimator, fitted: FittedTwin | None, rows: Floats) -> Floats:
+    """(row,) predictions of encoded rows."""
+    if fitted is not None:
+        return fitted.moments(fitted.queries(rows))[0][:, 0]
     if isinstance(model, NeuralRegressor):
         return model.predict_encoded(rows)[:, 0]
-    if not isinstance(model, BaseTwin):
-        return np.ravel(model.predict(rows))
-    fitted = model.fitted_
-    if rounded:
-        anchors_X = fitted.anchors.X.astype(np.float32).astype(np.float64)
-        fitted = replace(fitted, anchors=replace(fitted.anchors, X=anchors_X))
-    if rounded and isinstance(fitted.model, SklearnDifferenceModel):
-        features = copy.copy(fitted.model.features)
-        features.dtype = np.dtype(np.float32)
-        fitted = replace(fitted, model=replace(fitted.model, features=features))
-    return fitted.predict(fitted.queries(rows))[0][:, 0]
+    return np.ravel(model.predict(rows))
 
 
-def _intervals(
-    model: BaseEstimator, twin: ExportedTwin | None, X_cal: object, y_cal: object
-) -> IntervalTable | None:
-    """Intervals by the scores of held-out rows, or by those that the twin stores."""
-    if (X_cal is None) != (y_cal is None):
-        raise ValueError("X_cal and y_cal belong together, but one of them is None.")
-    if X_cal is not None:
-        if twin is None:
-            raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
-        mean, std = model.predict_raw(X_cal)
-        y = validate_target(model, y_cal, len(mean), multi_output=False)
-        floor = std_floor(model, std)
-        scores: Floats = np.sort((y - mean) / positive_scale(std, floor))
-        return IntervalTable.of_scores(scores, floor, is_constant=floor == 0)
-    stored = None if twin is None else twin.calibration
-    if stored is None or stored.scale.width == "learned" or stored.scale.y_std is not None:
-        return None
-    is_constant = stored.scale.width == "constant" or stored.scale.floor == 0
-    return IntervalTable.of_scores(stored.scores, stored.scale.floor, is_constant)
+def _rounded(fitted: FittedTwin) -> FittedTwin:
+    """The twin with anchors and their differences to queries rounded to float32."""
+    anchors_X = fitted.anchors.X.astype(np.float32).astype(np.float64)
+    rounded = replace(fitted, anchors=replace(fitted.anchors, X=anchors_X))
+    if not isinstance(fitted.model, SklearnDifferenceModel):
+        return rounded
+    features = copy.copy(fitted.model.features)
+    features.dtype = np.dtype(np.float32)
+    return replace(rounded, model=replace(fitted.model, features=features))

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from twinned._version import __version__
 from twinned.export.c.models import Core
-from twinned.fitted.quantiles import ScoreDistribution, suffices, tails
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.quantiles import suffices, tails
 from twinned.rows.schema import CATEGORICAL, NUMERIC, Floats, TableSchema
 
 PERCENTS = range(50, 100)  # confidences of intervals
@@ -29,14 +30,19 @@ class IntervalTable(NamedTuple):
     is_constant: bool
 
     @classmethod
-    def of_scores(cls, scores: Floats, floor: float, is_constant: bool) -> IntervalTable:
-        """The ends by the sorted scores of held-out rows."""
-        distribution = ScoreDistribution.of(scores)
+    def of(cls, calibration: Calibration | None) -> IntervalTable | None:
+        """The ends by a calibration; None without, or where the width needs known rows."""
+        if calibration is None:
+            return None
+        scale = calibration.scale
+        if scale.width == "learned" or scale.y_std is not None:
+            return None
         ends = np.full((len(PERCENTS), 2), [-np.inf, np.inf])
         for i, percent in enumerate(PERCENTS):
-            if suffices(percent / 100, len(scores)):
-                ends[i] = distribution.quantile(tails(percent / 100))
-        return cls(ends[:, 0], ends[:, 1], float(floor), is_constant)
+            if suffices(percent / 100, calibration.n_rows):
+                ends[i] = calibration.distribution.quantile(tails(percent / 100))
+        is_constant = scale.width == "constant" or scale.floor == 0
+        return cls(ends[:, 0], ends[:, 1], float(scale.floor), is_constant)
 
 
 class ConstantTables:

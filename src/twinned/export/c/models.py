@@ -12,8 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
-from twinned.export.exported_twin import ExportedTwin, refuse
-from twinned.export.model_parts import Networks, read_linear, read_scaler, unpadded_parameters
+from twinned.export.model_parts import (
+    Networks,
+    anchor_shares,
+    read_linear,
+    read_scaler,
+    refuse,
+    unpadded_parameters,
+)
+from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.protocol import DifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
@@ -147,15 +154,15 @@ class NetworkCore(Core):
     kind = "networks"
 
     @classmethod
-    def of_twin(cls, twin: ExportedTwin) -> NetworkCore:
+    def of_twin(cls, fitted: FittedTwin) -> NetworkCore:
         """The networks of a twin, and its anchors."""
-        networks, anchors = twin.model, twin.anchors
+        networks, anchors = fitted.model, fitted.anchors
         assert isinstance(networks, NeuralDifferenceModel)
         return cls(
             columns=ColumnEncoding.of_networks(anchors.schema, networks),
             anchors=anchors.X,
             anchor_estimates=networks.scale.transform_y(anchors.targets)[:, 0],
-            anchor_weights=twin.shares,
+            anchor_weights=anchor_shares(fitted),
             center=float(networks.scale.y_mean[0]),
             unit=float(networks.scale.y_spread[0]),
             networks=networks,
@@ -164,6 +171,7 @@ class NetworkCore(Core):
     @classmethod
     def of_networks(cls, networks: PlainNetworks, schema: TableSchema) -> NetworkCore:
         """Networks that predict y itself."""
+        check_single_output(networks.shape.n_outputs)
         return cls(
             columns=ColumnEncoding.of_networks(schema, networks),
             anchors=None,
@@ -351,12 +359,12 @@ class PairCore(Core):
     symmetric: bool
 
     @classmethod
-    def of_twin(cls, twin: ExportedTwin) -> PairCore:
+    def of_twin(cls, fitted: FittedTwin) -> PairCore:
         """The pairs of a twin, and its anchors."""
-        model, anchors = twin.model, twin.anchors
+        model, anchors = fitted.model, fitted.anchors
         assert isinstance(model, SklearnDifferenceModel)
-        role, source_column = twin.pair_columns
-        known_y, shares = anchors.targets[:, 0], twin.shares
+        role, source_column = model.features.layout(anchors.rows)
+        known_y, shares = anchors.targets[:, 0], anchor_shares(fitted)
         center = float(shares @ known_y)  # float32 represents deviations from the mean
         return cls(
             columns=ColumnEncoding.of_schema(anchors.schema),

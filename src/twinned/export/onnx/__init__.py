@@ -77,7 +77,7 @@ def to_onnx(
     ...     (Path(folder) / "twin.onnx").stat().st_size < 10_000
     True
     """
-    from twinned.export.exported_twin import refuse
+    from twinned.export.model_parts import refuse
     from twinned.export.onnx.models import assemble
     from twinned.persistence.archive import write_atomically
 

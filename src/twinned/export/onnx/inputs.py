@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
 from twinned.estimators.blending.preparation import FeaturePreparation
-from twinned.export.exported_twin import refuse
+from twinned.export.model_parts import refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema
 

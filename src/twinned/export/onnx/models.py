@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
@@ -11,17 +11,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._version import __version__
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.methods import TwinMethods
 from twinned.estimators.neural import BaseNeural
-from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.estimators.target import TransformedTargetTwin, split_target
-from twinned.export.exported_twin import (
-    ExportedTwin,
+from twinned.estimators.target import TransformedTargetTwin
+from twinned.export.model_parts import (
     NotExportableError,
     read_feature_names,
-    read_schema,
+    read_fitted,
     refuse,
 )
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate
@@ -35,20 +33,14 @@ from twinned.export.onnx.twins import (
     weighted_moments,
 )
 from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, Calibration
+from twinned.fitted.quantiles import check_confidence, tails
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.models.neural.difference_model import PlainNetworks
-from twinned.rows.schema import NUMERIC, TableSchema
+from twinned.fitted.twin import FittedTwin
+from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
 _MAX_CHECKED_BYTES = 1_000_000_000
-Model = BaseTwin | BaseNeural
-
-
-class ExportedNetworks(NamedTuple):
-    """Networks that predict y itself, and the schema of their features."""
-
-    networks: PlainNetworks
-    schema: TableSchema
+Model = TwinMethods | BaseNeural
 
 
 def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, TargetTransform]:
@@ -56,19 +48,17 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
     target = IDENTITY
-    while not isinstance(model, Model):
-        if type(model) is Pipeline:
+    while isinstance(model, Pipeline | TransformedTargetTwin):
+        if isinstance(model, Pipeline):
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
-        elif isinstance(model, TransformedTargetTwin):
-            model, target = split_target(model)
-            if target.scaling is not None:
-                refuse("a power of its target is fitted", "use target_transform='log', or None")
-        elif isinstance(model, SemiSupervisedTwinRegressor):
-            model = model.twin_
         else:
-            name = type(model).__name__
-            refuse(f"{name} is not a model of twinned", "use skl2onnx, or a LogTargetRegressor")
+            model, target = model.regressor_, model.target_
+    if target.scaling is not None:
+        refuse("a power of its target is fitted", "use target_transform='log', or None")
+    if not isinstance(model, Model):
+        reason = f"{type(model).__name__} is not a model of twinned"
+        refuse(reason, "use skl2onnx, or a LogTargetRegressor")
     return scalers, model, target
 
 
@@ -77,8 +67,9 @@ def assemble(
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     scalers, model, target = unwrap_model(model)
-    graph, schema = Graph(), read_schema(model)
-    infos, matrix = add_inputs(graph, schema, read_feature_names(model), dtype)
+    graph, schema = Graph(), model.schema_
+    feature_names = read_feature_names(model, schema.n_features)
+    infos, matrix = add_inputs(graph, schema, feature_names, dtype)
     if scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in scalers:
@@ -88,7 +79,7 @@ def assemble(
     tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
     if clash := {info.name for info in infos} & set(tensors):
         refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
-    is_1d = model.has_single_target
+    is_1d = _has_single_target(model)
     for name, tensor in tensors.items():
         output = tensor.reshape(-1) if is_1d else tensor
         graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
@@ -107,69 +98,60 @@ def assemble(
     return proto
 
 
+def _has_single_target(model: Model) -> bool:
+    """Whether y was one-dimensional in the fit."""
+    if isinstance(model, BaseNeural):
+        return model.has_single_target
+    return not model.targets_ and model.fitted_.anchors.y.ndim == 1
+
+
 def _add_outputs(
     model: Model, matrix: Tensor, confidence: float | None, needs_std: bool, target: TargetTransform
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
-    if isinstance(model, BaseTwin) and model.targets_:
-        of_targets = [
+    if isinstance(model, TwinMethods) and model.targets_:
+        outputs = [
             _add_outputs(one_target, matrix, confidence, needs_std, target)
             for one_target in model.targets_
         ]
-        return {
-            name: concatenate([outputs[name] for outputs in of_targets]) for name in of_targets[0]
-        }
-    exported = read_model(model)
-    stored = exported.calibration if isinstance(exported, ExportedTwin) else None
-    if confidence is not None and stored is None:
+        return {name: concatenate([tensors[name] for tensors in outputs]) for name in outputs[0]}
+    fitted, calibration = None, None
+    if isinstance(model, TwinMethods):
+        fitted = replace(read_fitted(model), target=target)
+        calibration = fitted.calibration
+    if confidence is not None and calibration is None:
         reason = f"{type(model).__name__} stores no calibration for prediction intervals"
-        refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
-    mean, std, exponential = _add_prediction(exported, matrix, needs_std, target.is_log)
-    ends: dict[str, Tensor] = {}
-    if stored is not None and needs_std:
-        scale = _add_error_scale(stored, matrix, mean, std)
-        if (y_std := stored.scale.y_std) is not None:
-            model_scale = scale * stored.scale.factor
+        refuse(reason, "use twinned.cross_conformal(twin, X, y), or confidence=None")
+    mean, std, value = _add_prediction(fitted or model, matrix, needs_std)
+    intervals: dict[str, Tensor] = {}
+    if calibration is not None and needs_std:
+        scale = _add_error_scale(calibration, matrix, mean, std)
+        if (y_std := calibration.scale.y_std) is not None:
+            model_scale = scale * calibration.scale.factor
             scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
-        std = scale * np.sqrt(np.mean(stored.scores**2))
+        std = scale * np.sqrt(np.mean(calibration.scores**2))
         if confidence is not None:
-            low, high = stored.ends(confidence)
-            ends = {"lower": mean + scale * low, "upper": mean + scale * high}
-    if not target.is_log:
-        return {"mean": mean, "std": std, **ends}
-    assert exponential is not None, "a twin has anchors"
-    ends = {name: end.apply("Exp") for name, end in ends.items()}
-    # the standard deviation by the delta method
-    return {"mean": exponential, "std": exponential * std, **ends}
-
-
-def read_model(model: Model) -> ExportedTwin | ExportedNetworks:
-    """What a model of twinned is predicted from."""
-    if isinstance(model, BaseTwin):
-        return ExportedTwin.read(model)
-    return ExportedNetworks(model.plain_networks(), read_schema(model))
+            level = check_confidence(confidence, calibration.n_rows)
+            low, high = calibration.distribution.quantile(tails(level))
+            intervals = {"lower": mean + scale * low, "upper": mean + scale * high}
+    if target.is_log:
+        intervals = {name: end.apply("Exp") for name, end in intervals.items()}
+        std = value * std  # by the delta method
+    return {"mean": value, "std": std, **intervals}
 
 
 def _add_prediction(
-    model: ExportedTwin | ExportedNetworks,
-    matrix: Tensor,
-    needs_std: bool = True,
-    is_log: bool = False,
+    model: FittedTwin | BaseNeural, matrix: Tensor, needs_std: bool = True
 ) -> Moments:
-    """The prediction (row, output) of encoded rows.
-
-    With `is_log`, also the mean of the exponentials of the estimates from anchors.
-    """
-    if isinstance(model, ExportedNetworks):
-        return add_networks(model.networks, model.schema, matrix)
+    """The prediction (row, output) of encoded rows by a twin, or by networks that predict y."""
+    if not isinstance(model, FittedTwin):
+        return add_networks(model.plain_networks(), model.schema_, matrix)
     if isinstance(model.model, BlendModel):
-        return _add_blend(model, model.model, matrix, needs_std, is_log)
-    return add_twin(model, matrix, is_log)
+        return _add_blend(model, model.model, matrix, needs_std)
+    return add_twin(model, matrix)
 
 
-def _add_blend(
-    twin: ExportedTwin, blend: BlendModel, matrix: Tensor, needs_std: bool, is_log: bool
-) -> Moments:
+def _add_blend(fitted: FittedTwin, blend: BlendModel, matrix: Tensor, needs_std: bool) -> Moments:
     """Weighted mean of the members plus residuals, and their weighted standard deviation."""
     weights, spread_weights = blend.weights, blend.spread_weights
     needs_std = needs_std and len(blend.members) > 1
@@ -180,17 +162,18 @@ def _add_blend(
     if needs_std:
         deviations = predictions - mean
         std = (deviations * deviations @ spread_weights[used][:, None]).apply("Sqrt")
-    return add_residuals(twin, matrix, Moments(mean, std), is_log)
+    return add_residuals(fitted, matrix, mean, std) or Moments(mean, std, mean)
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
     """(row, 1): the prediction of a member of a blend."""
-    features = add_preparation(member.preparation, matrix)
+    features, estimator = add_preparation(member.preparation, matrix), member.estimator
     try:
-        if not isinstance(member.estimator, Model):
-            return add_regressor(member.estimator, features)
-        encoded = encode_matrix(read_schema(member.estimator), features)
-        return _add_prediction(read_model(member.estimator), encoded).mean
+        if not isinstance(estimator, Model):
+            return add_regressor(estimator, features)
+        encoded = encode_matrix(estimator.schema_, features)
+        of_twin = isinstance(estimator, TwinMethods)
+        return _add_prediction(read_fitted(estimator) if of_twin else estimator, encoded).mean
     except NotExportableError as error:
         raise NotExportableError(f"the member {member.label!r}: {error}") from None
 
@@ -243,7 +226,7 @@ def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) ->
         features = [
             distances.columns([0]),
             distances.columns([min(N_NEIGHBORS[1], k) - 1]),
-            *(weighted_moments(y.columns(range(min(n, k))), mean_of).std for n in N_NEIGHBORS),
+            *(weighted_moments(y.columns(range(min(n, k))), mean_of)[1] for n in N_NEIGHBORS),
             (y.columns([0]) - mean).apply("Abs"),
             (mean_of_five - mean).apply("Abs"),
         ]

@@ -16,8 +16,7 @@ from sklearn.pipeline import Pipeline
 from twinned._compat import boosting_categories, boosting_trees, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedModel
-from twinned.export.exported_twin import refuse
-from twinned.export.model_parts import read_linear, read_scaler
+from twinned.export.model_parts import read_linear, read_scaler, refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess

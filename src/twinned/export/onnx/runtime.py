@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.methods import TwinMethods
 from twinned.exceptions import ignore_table_warnings, require_extra
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap_model
@@ -59,7 +59,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
     In units of the standard deviation of the known values.
     """
     scalers, twin, target = unwrap_model(model)
-    if scalers or not isinstance(twin, BaseTwin):
+    if scalers or not isinstance(twin, TwinMethods):
         return None
     twins = twin.targets_ or [twin]
     table = anchor_table(twins[0])
@@ -69,7 +69,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
     return float((np.abs(predict_onnx(path, table)["mean"] - predicted) / spread).max())
 
 
-def anchor_table(twin: BaseTwin) -> Any:
+def anchor_table(twin: TwinMethods) -> Any:
     """The anchors of a twin as a table; an array where it was fitted to one."""
     schema, names = twin.schema_, getattr(twin, "feature_names_in_", None)
     table = pd.DataFrame(twin.anchors_X_.copy(), columns=names)

@@ -12,11 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.export.exported_twin import ExportedTwin
-from twinned.export.model_parts import Networks, unpadded_parameters
+from twinned.export.model_parts import (
+    Networks,
+    anchor_shares,
+    mean_residual,
+    unpadded_parameters,
+)
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
+from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
@@ -31,43 +36,45 @@ Differences = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Moments(NamedTuple):
-    """Mean and standard deviation of the estimates, (row, output) each.
+    """Mean and standard deviation of the estimates of the fitted target, (row, output) each.
 
-    `exponential` is the mean of their exponentials, where the logarithm of the target is fitted.
+    `value` is the prediction of y: the mean of the estimates in its units.
     """
 
     mean: Tensor
     std: Tensor
-    exponential: Tensor | None = None
+    value: Tensor
 
 
-def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Moments:
+def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
     """Mean of values, and the root of the mean of their squared deviations from it."""
     mean = mean_of(values)
     deviations = values - mean
-    return Moments(mean, mean_of(deviations * deviations).apply("Sqrt"))
+    return mean, mean_of(deviations * deviations).apply("Sqrt")
 
 
-def add_twin(twin: ExportedTwin, matrix: Tensor, is_log: bool) -> Moments:
+def add_twin(fitted: FittedTwin, matrix: Tensor) -> Moments:
     """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
-    rows = split_rows(twin.anchors.schema, matrix)
-    anchors = _AnchorGraph(matrix.graph, twin, is_log)
+    rows = split_rows(fitted.schema, matrix)
+    anchors = _AnchorGraph(matrix.graph, fitted)
     moments = Moments(*matrix.graph.map_rows(anchors.predict_query, rows))
-    return add_residuals(twin, matrix, moments, is_log)
+    return add_residuals(fitted, matrix, moments.mean, moments.std) or moments
 
 
-def add_residuals(twin: ExportedTwin, matrix: Tensor, moments: Moments, is_log: bool) -> Moments:
-    """The weighted mean of the estimates that are the mean plus the residuals of the anchors."""
-    if twin.residuals is None:
-        return moments
-    mean, std, exponential = moments
-    if twin.is_local:
-        rows = split_rows(twin.anchors.schema, matrix)
-        anchors = _AnchorGraph(matrix.graph, twin, is_log)
-        return Moments(std=std, **anchors.map_estimates(rows, mean))
-    if is_log:
-        exponential = mean.apply("Exp") * (twin.shares @ np.exp(twin.residuals))
-    return Moments(mean + twin.mean_residual, std, exponential)
+def add_residuals(fitted: FittedTwin, matrix: Tensor, mean: Tensor, std: Tensor) -> Moments | None:
+    """Moments of the estimates that are a mean plus the residuals of the anchors, if it has any."""
+    if fitted.residuals is None:
+        return None
+    if fitted.is_local:
+        rows = split_rows(fitted.schema, matrix)
+        anchors = _AnchorGraph(matrix.graph, fitted)
+        local_mean, value = matrix.graph.map_rows(anchors.average_estimates, rows, mean)
+        return Moments(local_mean, std, value)
+    mean_estimate = mean + mean_residual(fitted)
+    if not fitted.target.is_log:
+        return Moments(mean_estimate, std, mean_estimate)
+    factor = anchor_shares(fitted) @ np.exp(fitted.residuals)
+    return Moments(mean_estimate, std, mean.apply("Exp") * factor)
 
 
 def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Moments:
@@ -77,79 +84,73 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
     members = layers.output(layers.last_hidden(first)).cast(DOUBLE)
     members = members * networks.scale.y_spread + networks.scale.y_mean
     weights = networks.member_weights[:, None, None]
-    return weighted_moments(members, lambda values: (values * weights).sum(0))
+    mean, std = weighted_moments(members, lambda values: (values * weights).sum(0))
+    return Moments(mean, std, mean)
 
 
 class _AnchorGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
-    def __init__(self, graph: Graph, twin: ExportedTwin, is_log: bool) -> None:
-        self._graph, self._twin, self._is_log = graph, twin, is_log
-        self._rows = split_rows(twin.anchors.schema, graph.matrix(twin.anchors.X))
-        self._known_y = graph.matrix(twin.anchors.targets)
+    def __init__(self, graph: Graph, fitted: FittedTwin) -> None:
+        self._graph, self._fitted = graph, fitted
+        self._rows = split_rows(fitted.schema, graph.matrix(fitted.anchors.X))
+        self._known_y = graph.matrix(fitted.anchors.targets)
 
-    def map_estimates(self, rows: Tensor, mean: Tensor) -> dict[str, Tensor]:
-        """(row, output): weighted means of the estimates with residuals, and of exponentials."""
-        names = ["mean", "exponential"] if self._is_log else ["mean"]
-        means = self._graph.map_rows(self._average_estimates, rows, mean)
-        return dict(zip(names, means, strict=True))
+    def _in_units_of_y(self, estimates: Tensor) -> Tensor:
+        return estimates.apply("Exp") if self._fitted.target.is_log else estimates
 
-    def _average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
-        """(output,): the means of one query."""
-        twin = self._twin
+    def average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
+        """(output,): weighted mean of the estimates with residuals, and of those in units of y."""
         both_missing = self._rows.is_nan().apply("And", query.is_nan())
         equal = self._rows.apply("Equal", query).apply("Or", both_missing).cast(DOUBLE)
         is_equal = equal.reduce("ReduceMin", 1, keepdims=True)  # (anchor, 1)
-        shares = self._graph.constant(twin.shares)
-        if twin.local_power:
-            shares = shares * self._process_weights(query, twin.local_power)
+        shares = self._graph.constant(anchor_shares(self._fitted))
+        if (local_weights := self._fitted.local_weights) is not None:
+            shares = shares * self._process_weights(query, local_weights.power)
             shares = shares / shares.sum(0, keepdims=True)
         shares = shares.add_axis(1)
-        if correlation := twin.replicate_correlation:
+        if correlation := self._fitted.replicate_correlation:
             # as `weigh_replicates`
             n_equal = is_equal.sum(0)
             n_others = (n_equal - 1.0).apply("Max", 0.0)
             share_of_equal = correlation / (n_others * correlation + 1.0)
             shares = shares * (1.0 - n_equal * share_of_equal) + is_equal * share_of_equal
-        estimates = mean + self._graph.constant(np.asarray(twin.residuals))
+        estimates = mean + self._graph.constant(np.asarray(self._fitted.residuals))
         estimates = is_equal.apply("Greater", 0.0).apply("Where", self._known_y, estimates)
-        means = [(shares * estimates).sum(0)]
-        if self._is_log:
-            means.append((shares * estimates.apply("Exp")).sum(0))
-        return means
+        return [(shares * estimates).sum(0), (shares * self._in_units_of_y(estimates)).sum(0)]
 
     def predict_query(self, query: Tensor) -> list[Tensor]:
         """(output,): the moments of the estimates by differences, of one query (row column,)."""
-        twin, indices, distances = self._twin, None, None
-        if twin.nearest is not None:
-            n_nearest, metric = twin.nearest
+        indices, distances = None, None
+        if self._fitted.nearest is not None:
+            n_nearest, metric = self._fitted.nearest
             distances, indices = regressors.add_nearest(self._distances(query, metric), n_nearest)
         estimates = self._differences(query, indices) + self._known_y.take(indices)
         shares = self._shares(query, indices, distances)  # (anchor, 1)
-        member_weights = twin.model.member_weights[:, None]
+        member_weights = self._fitted.model.member_weights[:, None]
 
         def mean_of(values: Tensor) -> Tensor:
             """(member, anchor, output) → (output,)."""
             return ((values * shares).sum(-2) * member_weights).sum(0)
 
-        mean, std, _ = weighted_moments(estimates, mean_of)
-        if not self._is_log or twin.residuals is not None:
-            return [mean, std]
+        mean, std = weighted_moments(estimates, mean_of)
+        if not self._fitted.target.is_log:
+            return [mean, std, mean]
         mean_of_members = (estimates * member_weights[..., None]).sum(0)
-        return [mean, std, (mean_of_members.apply("Exp") * shares).sum(0)]
+        return [mean, std, (self._in_units_of_y(mean_of_members) * shares).sum(0)]
 
     # --- differences --------------------------------------------------------------------------
 
     @cached_property
     def _differences(self) -> Differences:
-        model = self._twin.model
+        model = self._fitted.model
         if isinstance(model, NeuralDifferenceModel):
             return self._neural_differences(model)
         assert isinstance(model, SklearnDifferenceModel)
         return self._pair_differences(model)
 
     def _neural_differences(self, model: NeuralDifferenceModel) -> Differences:
-        layers = _Layers(model, self._twin.anchors.schema.n_encoded)
+        layers = _Layers(model, self._fitted.schema.n_encoded)
         with self._graph.outside_loops():
             anchor_halves = layers.first(self._rows)  # computed once
 
@@ -165,10 +166,10 @@ class _AnchorGraph:
         return differences
 
     def _pair_differences(self, model: SklearnDifferenceModel) -> Differences:
-        role, source = self._twin.pair_columns
+        role, source = model.features.layout(self._fitted.anchors.rows)
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
-        n_outputs = self._twin.anchors.targets.shape[1]
+        n_outputs = self._fitted.anchors.targets.shape[1]
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
             anchors = self._rows.take(indices)
@@ -190,7 +191,8 @@ class _AnchorGraph:
 
     def _shares(self, query: Tensor, indices: Tensor | None, distances: Tensor | None) -> Tensor:
         """(anchor, 1): weights of the estimates by differences, which sum to one."""
-        shares, strategy = self._graph.constant(self._twin.shares).take(indices), self._twin.weights
+        strategy = self._fitted.weight_strategy
+        shares = self._graph.constant(anchor_shares(self._fitted)).take(indices)
         if isinstance(strategy, DistanceWeights):
             if distances is None:
                 distances = self._distances(query, "nan_euclidean")
@@ -201,7 +203,7 @@ class _AnchorGraph:
 
     def _process_weights(self, query: Tensor, power: float) -> Tensor:
         """(anchor,) powers of inverse variances of y at the query, given each anchor."""
-        metric = self._twin.anchors.metric
+        metric = self._fitted.anchors.metric
         distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
         correlation = regressors.add_matern(distances * distances)
         total = (1.0 + metric.noise) ** 2
@@ -213,7 +215,7 @@ class _AnchorGraph:
         These are numeric features, scaled where the twin is neural, and indicators; for the learned
         metric they are scaled again, by its own scale unless another one is given.
         """
-        model, n_encoded = self._twin.model, self._twin.anchors.schema.n_encoded
+        model, n_encoded = self._fitted.model, self._fitted.schema.n_encoded
 
         def features(rows: Tensor) -> Tensor:
             values = rows.columns(range(n_encoded))
@@ -221,7 +223,7 @@ class _AnchorGraph:
                 values = _scaled(model.scale, values, n_encoded)
             if metric != LEARNED:
                 return values
-            learned = self._twin.anchors.metric
+            learned = self._fitted.anchors.metric
             scaled = (values - learned.center) * (learned.scale if scale is None else scale)
             return scaled.fill_nan(0.0)
 

@@ -95,9 +95,9 @@ class PlainNetworks(_NetworkEnsemble):
     def queries_per_block(self, n_jobs: int | None) -> int:
         """Return the number of queries that are predicted at once."""
         # a layer before and after its activation in float32; three copies of the results
-        each = first_layer_bytes(self.shape) + 2 * 4 * max(self.shape.hidden_sizes)
-        each += 3 * 8 * len(self.member_weights) * self.shape.n_outputs
-        return self.budget(n_jobs).at_most(_PLAIN_ROWS, each)
+        bytes_per_row = first_layer_bytes(self.shape) + 2 * 4 * max(self.shape.hidden_sizes)
+        bytes_per_row += 3 * 8 * len(self.member_weights) * self.shape.n_outputs
+        return self.budget(n_jobs).at_most(_PLAIN_ROWS, bytes_per_row)
 
 
 class NeuralDifferenceModel(_NetworkEnsemble):
@@ -178,15 +178,23 @@ class AnchoredNetworks(AnchoredModel):
         """Weighted mean and variance of the estimates of all anchors by all members."""
         model = self.model
         anchors, anchors_y, merged_into = self._distinct_anchors
-        given = np.ones(len(merged_into)) if weights is None else weights
-        merged_weights: Floats = np.bincount(merged_into, weights=given).astype(np.float64)
+        anchor_weights = np.ones(len(merged_into)) if weights is None else weights
+        merged_weights: Floats = np.bincount(merged_into, weights=anchor_weights).astype(np.float64)
         with on_device(model.device, model.n_jobs):
             limits = block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
-            grid = (model.matrix(queries.take(rows)), anchors, anchors_y, merged_weights)
+            block = model.matrix(queries.take(rows))
             with on_device(model.device, model.n_jobs):
-                return mean_and_variance(model.networks, model.member_weights, *grid, limits)
+                return mean_and_variance(
+                    model.networks,
+                    model.member_weights,
+                    queries=block,
+                    anchors=anchors,
+                    anchor_y=anchors_y,
+                    anchor_weights=merged_weights,
+                    limits=limits,
+                )
 
         results = map_row_blocks(one_block, len(queries), limits.rows, n_jobs)
         means, variances = zip(*results, strict=True)
@@ -204,19 +212,20 @@ class AnchoredNetworks(AnchoredModel):
 
         def one_block(rows: slice) -> Floats:
             block = model.matrix(queries.take(rows))
-            parts = []
+            anchor_blocks = []
             for columns in row_blocks(n_anchors, max(1, most_pairs // len(block))):
                 anchors, positions = self._matrix[columns], None
                 if indices is not None:
                     used, positions = np.unique(indices[rows, columns], return_inverse=True)
                     anchors, positions = self._matrix[used], positions.reshape(len(block), -1)
                 with on_device(model.device, model.n_jobs):
-                    parts.append(anchor_differences(model.networks, block, anchors, positions))
-            out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+                    anchor_blocks.append(
+                        anchor_differences(model.networks, block, anchors, positions)
+                    )
+            out = np.concatenate(anchor_blocks, axis=2)
             return out.astype(np.float64) * model.scale.y_spread
 
-        blocks = map_row_blocks(one_block, len(queries), n_rows, n_jobs)
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        return np.concatenate(map_row_blocks(one_block, len(queries), n_rows, n_jobs), axis=1)
 
     @cached_property
     def _matrix(self) -> Matrix:

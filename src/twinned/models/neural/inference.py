@@ -155,8 +155,9 @@ def mean_and_variance(
     values = np.column_stack([anchor_y - center, anchor_weights / anchor_weights.mean()])
     shares, means, variances = [], [], []
     for block in row_blocks(len(anchors), limits.rows):
-        part = anchors[block], values[block]
-        mean, squares = _member_moments(networks, queries, *part, limits.pairs)
+        mean, squares = _member_moments(
+            networks, queries, anchors[block], values[block], limits.pairs
+        )
         shares.append(values[block, -1].sum())
         means.append(mean)
         variances.append(squares / shares[-1])
@@ -235,11 +236,11 @@ def _moments(
 
         def one_tile(j: Array, merged: tuple[Array, ...]) -> tuple[Array, ...]:
             anchor = [cut(half, j, tile_anchors)[None] for half in anchor_halves]
-            known, weight = jnp.split(cut(values, j, tile_anchors), [shape.n_outputs], axis=1)
+            known_y, weight = jnp.split(cut(values, j, tile_anchors), [shape.n_outputs], axis=1)
             forward = network.last_hidden(query[0] + anchor[1])
             backward = network.last_hidden(anchor[0] + query[1])
             # the output layer is linear, so it is applied to the difference of both orders
-            estimate = (forward - backward) @ output + known
+            estimate = (forward - backward) @ output + known_y
             total = jnp.sum(weight)
             mean = jnp.sum(weight * estimate, axis=1) / jnp.maximum(total, 1e-30)
             squares = jnp.sum(weight * (estimate - mean[:, None]) ** 2, axis=1)

@@ -265,15 +265,17 @@ def _resolve_effort(estimator, training):
     check_choice("effort", estimator.effort, list(EFFORTS))
     sizes = {"n_members": estimator.n_members, **training.get_params()}
     names = ("n_members", "max_steps", "batch_size", "n_folds", "fold_steps")
-    given = {name: check_integer(name, sizes[name]) for name in names if sizes[name] is not None}
-    effort = replace(EFFORTS[estimator.effort], **given)
+    given_sizes = {
+        name: check_integer(name, sizes[name]) for name in names if sizes[name] is not None
+    }
+    effort = replace(EFFORTS[estimator.effort], **given_sizes)
     return replace(
         effort,
-        n_folds=given.get("n_folds", min(effort.n_folds, effort.n_members)),
-        fold_steps=given.get("fold_steps", min(effort.fold_steps, effort.max_steps)),
+        n_folds=given_sizes.get("n_folds", min(effort.n_folds, effort.n_members)),
+        fold_steps=given_sizes.get("fold_steps", min(effort.fold_steps, effort.max_steps)),
         n_settings=min(effort.n_settings, effort.n_members),
-        wide_share=1.0 if "max_steps" in given else effort.wide_share,
-        wide_fold_share=1.0 if "fold_steps" in given else effort.wide_fold_share,
+        wide_share=1.0 if "max_steps" in given_sizes else effort.wide_share,
+        wide_fold_share=1.0 if "fold_steps" in given_sizes else effort.wide_fold_share,
     )
 
 
@@ -282,21 +284,21 @@ def _resolve_settings(training, n_settings):
     check_choice("scaling", training.scaling, list(_SCALINGS))
     values = training.get_params()
     limits = {"learning_rate": np.inf, "dropout": 1, "weight_decay": np.inf}
-    given = {
+    values_of_all = {
         name: _check_number(name, values[name], below)
         for name, below in limits.items()
         if values[name] is not None
     }
-    if given.get("learning_rate") == 0:
+    if values_of_all.get("learning_rate") == 0:
         raise ValueError(f"learning_rate must be positive, not {training.learning_rate!r}.")
     if isinstance(embedding := training.embedding, str):
         check_choice("embedding", embedding, ["auto"], ", a number or None")
     else:
         scale = 0.0 if embedding is None else embedding
-        given["frequency_scale"] = _check_number("embedding", scale)
+        values_of_all["frequency_scale"] = _check_number("embedding", scale)
     if (relevance := _SCALINGS[training.scaling]) is not None:
-        given["relevance"] = relevance
-    return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
+        values_of_all["relevance"] = relevance
+    return tuple(replace(setting, **values_of_all) for setting in SETTINGS[:n_settings])
 
 
 def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:

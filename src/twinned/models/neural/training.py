@@ -113,8 +113,8 @@ _CPU_OPTIONS = {"xla_backend_optimization_level": 1}
 def _compiled(program, **options):
     """Compile a program whose first argument is a `TrainingConfig`."""
     on_device, on_cpu = (
-        jax.jit(program, static_argnames="config", compiler_options=given, **options)
-        for given in (None, _CPU_OPTIONS)
+        jax.jit(program, static_argnames="config", compiler_options=compiler_options, **options)
+        for compiler_options in (None, _CPU_OPTIONS)
     )
 
     @wraps(program)
@@ -304,12 +304,12 @@ class MemberTask(NamedTuple):
             query = tuple(half[None] for half in network.first_layer(self.features(row)))
             if not network.shape.twin:
                 return network.output(query[0])
-            parts = [network.differences(query, spread_halves) + problem.y[spread]]
+            predictions = [network.differences(query, spread_halves) + problem.y[spread]]
             if self.config.n_nearest:
                 halves = network.first_layer(self.features(nearest))
                 near = network.differences(query, halves) + problem.y[nearest]
-                parts += [near[:n] for n in self.config.n_nearest]
-            return jnp.stack([jnp.mean(part, axis=0) for part in parts])
+                predictions += [near[:n] for n in self.config.n_nearest]
+            return jnp.stack([jnp.mean(predicted, axis=0) for predicted in predictions])
 
         rows = member.held_out, member.nearest
         return jax.lax.map(lambda own: one(*own), rows, batch_size=min(block, len(rows[0])))

@@ -109,12 +109,14 @@ def _member_arrays(
     training_rows = every if member.fold is None else problem.training[member.fold]
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
-    known = training_rows[: np.sum(~is_censored)]
+    known_rows = training_rows[: np.sum(~is_censored)]
     inputs, n_nearest = member.inputs(problem), max(problem.options.n_nearest, default=0)
     nearest: Indices = np.empty((len(fold), 0), dtype=np.intp)
     if n_nearest and len(fold):
         X = problem.X[:, inputs.columns] * np.sqrt(inputs.relevance[1])  # as in the learned metric
-        nearest, _ = NeighborIndex(X[known]).kneighbors(X[fold], min(n_nearest, len(known)))
+        nearest, _ = NeighborIndex(X[known_rows]).kneighbors(
+            X[fold], min(n_nearest, len(known_rows))
+        )
     loop_rows = np.zeros(1, dtype=np.int32)
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
@@ -122,7 +124,7 @@ def _member_arrays(
         key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
-        n_anchors=np.int32(len(known)),
+        n_anchors=np.int32(len(known_rows)),
         is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
@@ -154,20 +156,26 @@ class TrainingRun:
 
     def __post_init__(self) -> None:
         start = partial(initial_state, self.config)
-        self._parts = _split(self.config, self.problems, self.members)
-        self._states = _run_parts(start, self._parts, self.n_jobs, compiled=False)
+        self._data = _split(self.config, self.problems, self.members)
+        self._states = _run_all(start, self._data, self.n_jobs, compiled=False)
 
     def advance(self, check: int) -> Check:
         """Train up to the next check; leading axes problem and member."""
 
         def one(problem, member, state):
-            when = np.int32(check), np.array(self.schedule, np.int32)
-            return train_to_check(self.config, problem, member, state, *when)
+            return train_to_check(
+                self.config,
+                problem,
+                member,
+                state,
+                np.int32(check),
+                np.array(self.schedule, np.int32),
+            )
 
-        parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
-        results = _run_parts(one, parts, self.n_jobs, compiled=check > 0)
+        arguments = [(*data, state) for data, state in zip(self._data, self._states, strict=True)]
+        results = _run_all(one, arguments, self.n_jobs, compiled=check > 0)
         self._states = [state for state, _ in results]
-        return self._join([of_part for _, of_part in results])
+        return self._join([result for _, result in results])
 
     @property
     def best(self) -> MemberParameters:
@@ -175,7 +183,7 @@ class TrainingRun:
         return self._join([state.best for state in self._states])
 
     def _join(self, results):
-        """Join the results of all parts; leading axes problem and member."""
+        """Join the results of all calls; leading axes problem and member."""
         if not self.config.one_member:
             return jax.tree.map(np.asarray, results[0])
 
@@ -197,21 +205,21 @@ def _split(config, problems, members):
     return [(each_problem[i], pick(members, (i, j))) for i, j in np.ndindex(members.key.shape)]
 
 
-def _run_parts(program, parts, n_jobs, *, compiled):
-    """Run a program on all parts, tuples of its arguments, on `n_jobs` threads.
+def _run_all(program, argument_tuples, n_jobs, *, compiled):
+    """Run a program on all tuples of its arguments, on `n_jobs` threads.
 
-    Where it is not `compiled`, the first part alone compiles it.
+    Where it is not `compiled`, the first call alone compiles it.
     """
     device = getattr(jax.config, "jax_default_device", None)
 
-    def one(part):
+    def one(arguments):
         # a thread has a default device of its own
         with jax.default_device(device):
-            return jax.block_until_ready(program(*part))
+            return jax.block_until_ready(program(*arguments))
 
     n_threads = count_threads(n_jobs)
-    n_alone = len(parts) if n_threads == 1 else int(not compiled)
-    results = [one(part) for part in parts[:n_alone]]
+    n_alone = len(argument_tuples) if n_threads == 1 else int(not compiled)
+    results = [one(arguments) for arguments in argument_tuples[:n_alone]]
     with ThreadPoolExecutor(n_threads) as threads:
-        results += threads.map(one, parts[n_alone:])
+        results += threads.map(one, argument_tuples[n_alone:])
     return results

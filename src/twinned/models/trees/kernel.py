@@ -65,8 +65,12 @@ class QueryBatch(NamedTuple):
 
     def take(self, rows: slice) -> QueryBatch:
         """Return a part of the queries."""
-        parts = (part if len(part) == 1 else part[rows] for part in self[1:])
-        return QueryBatch(self.terms[rows], *parts)
+        return QueryBatch(
+            self.terms[rows],
+            selected=self.selected if len(self.selected) == 1 else self.selected[rows],
+            n_selected=self.n_selected if len(self.n_selected) == 1 else self.n_selected[rows],
+            positions=self.positions if len(self.positions) == 1 else self.positions[rows],
+        )
 
 
 class LeafSums(NamedTuple):

@@ -183,8 +183,14 @@ class AnchoredTrees:
         has_special = has_missing or self._n_ordered < self._anchors.shape[1]
 
         def add_rows(rows, trees, anchors, batch):
-            out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
-            add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
+            add_tree_sums(
+                trees,
+                anchors,
+                queries=batch.take(rows),
+                out=LeafSums(sums[rows], signs, slots),
+                has_special=has_special,
+                compare_type=self._value_type.type(0),
+            )
 
         n_threads, step = count_threads(n_jobs), max(len(terms), 1)
         if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
@@ -233,11 +239,11 @@ def _parts_to_store(
     """Yield the parts; return them if they have at most `max_bytes`."""
     stored: list[_Part] = []
     n_bytes = 0
-    for part in parts:
-        n_bytes += part.nbytes
+    for packed_or_masks in parts:
+        n_bytes += packed_or_masks.nbytes
         if n_bytes <= max_bytes:
-            stored.append(part)
+            stored.append(packed_or_masks)
         else:
             stored.clear()
-        yield part
+        yield packed_or_masks
     return stored if n_bytes <= max_bytes else None

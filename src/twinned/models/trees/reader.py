@@ -194,16 +194,20 @@ def _read(estimator: BaseEstimator) -> TreeEnsemble | None:
     return _read_xgboost(estimator) if name == ("xgboost", "XGBRegressor") else None
 
 
-def _stack_outputs(parts: list[TreeEnsemble | None]) -> TreeEnsemble | None:
+def _stack_outputs(read_ensembles: list[TreeEnsemble | None]) -> TreeEnsemble | None:
     """Join ensembles of one output each into one of several; None where that is not possible."""
-    ensembles = [part for part in parts if part is not None]
-    if not ensembles or len(ensembles) < len(parts):
+    ensembles = [ensemble for ensemble in read_ensembles if ensemble is not None]
+    if not ensembles or len(ensembles) < len(read_ensembles):
         return None
     types = ensembles[0][2:]
-    if any(len(part.offset) != 1 or part[2:] != types for part in ensembles):
+    if any(len(ensemble.offset) != 1 or ensemble[2:] != types for ensemble in ensembles):
         return None
-    trees = [Tree(*tree[:-1], output=k) for k, part in enumerate(ensembles) for tree in part.trees]
-    return TreeEnsemble(trees, np.concatenate([part.offset for part in ensembles]), *types)
+    trees = [
+        Tree(*tree[:-1], output=k)
+        for k, ensemble in enumerate(ensembles)
+        for tree in ensemble.trees
+    ]
+    return TreeEnsemble(trees, np.concatenate([ensemble.offset for ensemble in ensembles]), *types)
 
 
 # --- scikit-learn ---------------------------------------------------------------------------------
