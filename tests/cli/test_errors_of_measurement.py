@@ -51,7 +51,7 @@ def test_the_logarithm_has_relative_errors(table, tmp_path):
     result = run("fit", table, *options, "-m", "ridge", "-o", model)
     assert result.exit_code == 0, result.output
     rows = pd.read_csv(table)
-    stored = load(model).regressor_.intervals_["y_std"]
+    stored = load(model).fitted_.calibration.scale.y_std
     assert stored == pytest.approx(float(np.median(rows["sigma"] / rows["y"])))
 
 
@@ -67,7 +67,7 @@ def test_a_blend_is_fitted_with_errors(table):
         data.X, data.y, **data.arguments, estimator=blend, log_target=True, random_state=0
     )
     median = np.median(data.arguments["y_std"] / data.y)
-    assert logarithm.twin.intervals_["y_std"] == pytest.approx(median)
+    assert logarithm.twin.fitted_.calibration.scale.y_std == pytest.approx(median)
 
 
 @pytest.mark.parametrize("cell", ["-0.1", "", "<0.1"])

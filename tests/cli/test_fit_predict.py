@@ -186,8 +186,8 @@ def test_keep_copies_columns(folder, model):
     result = succeeded(run("predict", model, folder / "named.csv", "--keep", "name", "--json"))
     assert json.loads(result.stdout)["copied_columns"] == {"name": names}
     assert json.loads(result.stdout)["ignored_columns"] == ["prediction"]
-    for name in ("prediction", "absent"):
-        assert_refused(run("predict", model, folder / "named.csv", "--keep", name), "--keep", name)
+    refused = run("predict", model, folder / "named.csv", "--keep", "absent")
+    assert_refused(refused, "--keep", "absent")
 
 
 @pytest.mark.parametrize("name", ["twin", "knn", "ridge"])
@@ -805,7 +805,7 @@ def test_intervals_beyond_possible_values_are_noted_and_cut_on_request(tmp_path,
     assert "After twinned fit --log-target, none begins below 0." in result.stderr
     cut = succeeded(run(*predict, "--bounds", "0", "100"))
     pd.testing.assert_frame_equal(csv_of(cut), table.clip(0, 100))
-    assert "intervals" not in cut.stderr
+    assert "--bounds" not in cut.stderr
     assert_refused(run(*predict, "--bounds", "5", "5"), "--bounds 5 5")
     succeeded(run(*fit, "--log-target"))
     noted = run(*predict).stderr

@@ -62,7 +62,7 @@ def test_advice_of_a_drifting_level_is_that_of_later_rows(table, frame, tmp_path
     dates = pd.to_datetime(frame["date"]).to_numpy()
     is_later = dates >= np.sort(dates)[N // 2]
     np.testing.assert_array_equal(np.isfinite(saved.out_of_fold_prediction_), is_later)
-    np.testing.assert_array_equal(np.sort(saved.intervals_["rows"]), np.flatnonzero(is_later))
+    np.testing.assert_array_equal(np.sort(saved.fitted_.calibration.rows), np.flatnonzero(is_later))
     predicted = saved.out_of_fold_prediction_[is_later]
     rmse = np.sqrt(np.mean((predicted - frame["y"].to_numpy()[is_later]) ** 2))
     assert content["errors"]["rmse"] == pytest.approx(rmse)
@@ -105,7 +105,7 @@ def test_a_twin_is_checked_by_later_rows(frame, table, tmp_path):
     errors = [y[held_out] - y[training].mean() for training, held_out in folds]
     assert forward["rmse_mean"] == pytest.approx(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
     saved = load(model)
-    assert len(saved.intervals_["scores"]) == N // 2
+    assert len(saved.fitted_.calibration.scores) == N // 2
     assert (np.abs(saved.anchor_residuals_) < 1e-9).sum() == N / 2
 
 

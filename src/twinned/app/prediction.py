@@ -201,7 +201,7 @@ class TablePredictor:
         columns: Columns = {}
         for (suffix, predictor), target in zip(self.of_targets.items(), predictions, strict=True):
             if (confidence is not None or levels) and target.calibration is None:
-                needed = "which intervals and quantiles need; fit it with twinned fit and its check"
+                needed = "which intervals and quantiles need; fit it with its check"
                 raise ValueError(f"{self.name} has no stored calibration, {needed}.")
             results = _name_outputs("prediction", target.mean)
             if std:
