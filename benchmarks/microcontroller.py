@@ -1,7 +1,7 @@
 """Figure F on real bytes: test RMSE against the flash memory of compiled C.
 
 The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, with one to all of
-them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label;
+them and 1 to all anchors, chosen by `twinned.thin` and, of members, here, without any label;
 `size` is the member of the smallest tables, which has no periodic embedding where there is one.
 *plain*: ensembles of 1 to 32 plain networks. All have hidden layers of 128 and the settings of
 `effort="fast"`. *small twin* and *small plain*: eight members with hidden layers of 64 and half

