@@ -122,8 +122,13 @@ class CheckedTable:
         return distance_matrix(self.features, self.features)
 
     def take(self, rows: Indices) -> CheckedTable:
-        given = {name: vars(self)[name] for name in ("matrix", "features", "y", "batch")}
-        return replace(self, **{name: x[rows] for name, x in given.items() if x is not None})
+        return replace(
+            self,
+            matrix=self.matrix[rows],
+            features=self.features[rows],
+            y=self.y[rows],
+            batch=None if self.batch is None else self.batch[rows],
+        )
 
     def without(self, feature: int) -> CheckedTable:
         """Return the table whose encoded features are those of the other features."""
