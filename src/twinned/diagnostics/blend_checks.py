@@ -20,11 +20,10 @@ from sklearn.base import clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import check_diagnosable
+from twinned.diagnostics.findings import CheckResult, check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.row_checks import compare_folds
 from twinned.diagnostics.twin_checks import (
-    CheckResult,
     CrossValidation,
     anchor_curve,
     learning_curve,

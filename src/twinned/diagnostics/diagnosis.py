@@ -16,10 +16,9 @@ from twinned._compat import safe_indexing
 from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
-from twinned.diagnostics.findings import Finding
+from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.row_checks import find_optimistic_folds
-from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.estimators.target import LogTargetRegressor

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from twinned.diagnostics.errors import Ratio, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
-from twinned.diagnostics.twin_checks import CheckResult
+from twinned.diagnostics.findings import CheckedTable, CheckResult, Finding, quick_predictions
 from twinned.rows.folds import (
     Folds,
     ForwardFolds,

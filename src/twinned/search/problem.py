@@ -228,14 +228,14 @@ class SearchSpace:
         """
         free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
         weight = np.tile(1.0 - self.is_whole[free], (len(rows), 1))
-        no_goals = np.empty((len(rows), 0, n_free)), np.empty((len(rows), 0))
+        no_slopes, no_changes = np.empty((len(rows), 0, n_free)), np.empty((len(rows), 0))
         for _ in range(_CORRECTIONS + 1):
             values = self.low[free] + variables * self.width[free]
             values = np.where(self.is_whole[free], np.round(values), values)
             rows[:, free] = np.clip(values, self.low[free], self.high[free])
             if self._is_feasible(rows).all():
                 break
-            variables = self.nearest(rows, weight, *no_goals)
+            variables = self.nearest(rows, weight, no_slopes, no_changes)
         for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             rows[i, free] = self._nearest_values(rows[i])
         return rows, self._is_feasible(rows)
