@@ -425,7 +425,7 @@ class AutoTwinRegressor(BaseTwin):
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
             known = replace(known, y=known_y)
-        self.blend_ = {
+        self.blend_: dict[str, Any] = {
             "method": weights.method,
             "rmse": rmse,
             "nested_rmse": weights.nested_rmse,
