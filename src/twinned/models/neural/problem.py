@@ -94,7 +94,9 @@ def select_inputs(
                 of_fold.relevance[kind, of_fold.used[kind] > 0] = factor
     all_columns = np.unique(np.concatenate([of_fold.columns for of_fold in inputs]))
     inputs = [
-        of_fold._replace(columns=np.searchsorted(all_columns, of_fold.columns))
+        NetworkInputs(
+            np.searchsorted(all_columns, of_fold.columns), of_fold.used, of_fold.relevance
+        )
         for of_fold in inputs
     ]
     return of_all[0], all_columns, inputs
