@@ -222,18 +222,14 @@ def fit_gaussian_process(
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
     rows, outputs = X[merged], y[merged].reshape(len(merged), -1)
-    scaling, target_scaling = (
-        StandardScaling.fit(rows, weight),
-        StandardScaling.fit(outputs, weight),
-    )
+    scaling = StandardScaling.fit(rows, weight)
+    target_scaling = StandardScaling.fit(outputs, weight)
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
     target = target_scaling.transform(outputs)
     # rounded, so that the search does not depend on the units of the features
     rounded = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
-    start = None
-    if similar is not None and len(rows) >= _ROWS_PER_FEATURE * len(spread):
-        start = np.log(np.append(similar.length_scales[scaling.varying] / spread, similar.noise))
+    start = _similar_start(similar, scaling, len(rows))
     log_parameters = _maximize(rounded, max_likelihood_rows, start)
     exact = MarginalLikelihood(kernel, standardized, target, weight)
     value, amplitude, constant, dual = exact.solve(log_parameters)
@@ -307,6 +303,16 @@ class MarginalLikelihood:
         squares = (sensitivity.sum(axis=0) + sensitivity.sum(axis=1)) @ scaled**2
         products = np.einsum("ij,ij->j", scaled, sensitivity @ scaled)
         return -value, np.append(2.0 * squares - 4.0 * products, -noise_gradient)
+
+
+def _similar_start(
+    similar: GaussianProcess | LearnedMetric | None, scaling: StandardScaling, n_rows: int
+) -> Floats | None:
+    """Logarithms of the length scales and noise of similar rows; None with few rows per feature."""
+    varying = scaling.varying
+    if similar is None or n_rows < _ROWS_PER_FEATURE * np.count_nonzero(varying):
+        return None
+    return np.log(np.append(similar.length_scales[varying] / scaling.scale[varying], similar.noise))
 
 
 def _maximize(
