@@ -39,7 +39,7 @@ def choose_weights(errors, groups, names):
     """Return the weights of the method with the lowest nested error among some."""
     methods = {name: blending.METHODS[name] for name in names}
     with mock.patch.dict(blending.METHODS, methods, clear=True):
-        return blending.fit_blend(errors, np.zeros(len(errors)), None, groups).weights
+        return blending.fit_weights(errors, np.zeros(len(errors)), None, groups).weights
 
 
 def run_split(dataset, seed, predictions):
@@ -56,10 +56,6 @@ def run_split(dataset, seed, predictions):
         name: read_predictions(predictions, dataset, seed, "balanced", name) for name in names
     }
     y, groups = blend.rows.y, blend.rows.groups
-    for name in [name for name in names if name.endswith("_power")]:  # as in `choose_plain`
-        plain = name.removesuffix("_power")
-        is_lower = rmse(members[name].out_of_fold, y) < 0.98 * rmse(members[plain].out_of_fold, y)
-        del members[plain if is_lower else name]
     errors = np.column_stack([own.out_of_fold - y for own in members.values()])
     tests = np.column_stack([own.test for own in members.values()])
     every = blending.METHODS

@@ -206,7 +206,7 @@ class StoredBlend(AutoTwinRegressor):
     split: int = 0
 
     def fit_members(self, specs, rows, seed, start):
-        """Read the members, of which the better of each two is chosen as in `fit`."""
+        """Read the members, as in `fit`."""
         _, (X_test, _) = split_table(self.dataset, self.split)
         matrix = validate_table(self, X_test, rows.schema, np.dtype(np.float64))[0]
         fits, members = CrossFit(rows, FitSettings(seed, self.memory_limit, self.n_jobs)), []
@@ -223,7 +223,7 @@ class StoredBlend(AutoTwinRegressor):
             )
             members.append(member)
         self.skipped_ = {}
-        return fits.choose_plain(members)
+        return members
 
 
 def blend_of_predictions(folder, effort, dataset, seed):

@@ -90,8 +90,7 @@ class AutoTwinRegressor(BaseTwin):
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
         `"catboost"` and `"lightgbm"`, which need these libraries. Those with `_power` transform
-        skewed features, a skewed target or both; they are tried where there are some, and take the
-        place of the plain member where their out-of-fold error is at least 2 % lower.
+        skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
