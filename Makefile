@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-accuracy bench-neural paper-quick notebooks docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -121,6 +121,9 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python -m benchmarks.beside_pdll
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_predict
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_counts
+
+bench-cost: $(VENV)/.bench  ## seconds, pairs and steps of the defaults, beside those of the last release
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cost
 
 # Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
 bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels, comparables

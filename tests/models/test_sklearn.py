@@ -96,7 +96,7 @@ def test_n_jobs_limits_the_threads_of_the_base_estimator(n_jobs):
 
 
 def test_the_default_estimator_is_fitted_to_each_pair_once():
-    twin = TwinRegressor(random_state=0).fit(X, y)
+    twin = TwinRegressor(effort="thorough", random_state=0).fit(X, y)
     assert twin.n_pairs_ == 120 * 119 // 2
     assert twin.estimator_.min_samples_leaf == 30
     error = np.sqrt(np.mean((twin.predict(X[::7] + 0.01) - y[::7]) ** 2))
