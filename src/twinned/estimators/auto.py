@@ -445,6 +445,7 @@ class AutoTwinRegressor(BaseTwin):
     def _calibrate(fitted: FittedTwin, nested: Floats, record: FitRecord) -> Calibration:
         """The calibration by the out-of-fold errors of the blend."""
         model, anchors, folds = fitted.model, fitted.anchors, record.rows.anchors.folds
+        assert isinstance(model, BlendModel), "the model of a blend"
         mean = nested
         if record.widening is not None:  # as of rows of large batches
             mean = anchors.y - (anchors.y - nested) / record.widening

@@ -342,6 +342,7 @@ def build_problem_of_rows(
         n_rows = len(merged.X)
         folds = [(np.arange(n_rows), n_rows + np.arange(len(validation_X)))]
     selected, columns, inputs = select_inputs(options, merged, folds, learned)
+    assert table.unlabelled is not None, "made by prepare_rows"
     all_X, all_y, row_weight = _append_rows(merged, validation_X, validation_y)
     return TrainingProblem(
         options=options,
