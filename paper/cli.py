@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from benchmarks.frame import write_file
 from paper.comparison import compare
 from paper.conclusions import VARIANTS, evaluate
 from paper.experiments import (
@@ -23,9 +24,9 @@ from paper.experiments import (
     Experiment,
     current_records,
     draw_figure,
+    draw_figures,
     table_text,
 )
-from paper.harness import write_file
 from paper.page import write_pages
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
@@ -142,7 +143,7 @@ def run_command(
         if not any(trials for _, _, trials in work):
             raise ValueError(
                 f"{', '.join(keys)} has no trials on {', '.join(available)} in the variant "
-                f"{', '.join(names)}; forests as written need python -m benchmarks.forest_search "
+                f"{', '.join(names)}; forests as written need python -m paper.forest_search "
                 "first."
             )
     # quick results are stored in a folder of their own
@@ -193,12 +194,12 @@ def show_command(
         print(table_text(experiment, found, name))
     elif experiment.draw is not None:
         panels = draw_figure(experiment, found, name)
-        print(*panels.save(records.folder, f"{key}-{name}"), sep="\n")
+        print(panels.save(records.folder, f"{key}-{name}"))
 
 
 @app.command("report")
 def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = False) -> None:
-    """Write every table (Markdown) and figure (SVG, PNG) that has records, beside them.
+    """Write every table (Markdown) and figure (PNG) that has records, beside them.
 
     Example: python -m paper report
     """
@@ -211,9 +212,7 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
                 path = folder / f"{experiment.key}-{name}.md"
                 write_file(path, table_text(experiment, found, name).encode())
                 written.append(path)
-            if found and experiment.draw is not None:
-                panels = draw_figure(experiment, found, name)
-                written += panels.save(folder, f"{experiment.key}-{name}")
+    written += draw_figures(Records(folder), folder, quick=quick)
     with _exit_on_bad_input():
         if not written:
             raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")

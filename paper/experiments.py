@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pandas as pd
 
@@ -162,6 +163,22 @@ def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -
     if earlier := name_earlier_commits(tables.shown_records(records), KEYS):
         panels.add_note(f"records {earlier}")
     return panels
+
+
+def draw_figures(
+    records: Records, folder: Path, prefix: str = "", quick: bool = False
+) -> list[Path]:
+    """Write a picture of each figure that has records, in each variant; return their paths."""
+    written = []
+    for experiment in EXPERIMENTS.values():
+        for variant in experiment.variants:
+            found = {
+                key: current_records(records, key, variant, quick) for key in experiment.studies
+            }
+            if experiment.draw is not None and found[experiment.studies[0]]:
+                panels = draw_figure(experiment, found, variant)
+                written.append(panels.save(folder, f"{prefix}{experiment.key}-{variant}"))
+    return written
 
 
 def table_text(experiment: Experiment, records: RecordsByStudy, variant: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from paper.harness import Report, run_pending
+from benchmarks.frame import Report, run_pending
 from paper.records import Records, Trial
 from twinned.exceptions import MissingExtraError
 
