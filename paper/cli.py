@@ -2,9 +2,11 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,6 +117,10 @@ def run_command(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(help="Start no trial later; run again to continue.")
+    ] = inf,
     again: Annotated[
         bool, typer.Option("--again", help="Also run trials whose record is of another commit.")
     ] = False,
@@ -148,19 +154,29 @@ def run_command(
             )
     # quick results are stored in a folder of their own
     records = Records(results / "quick" if quick else results, current_commit() if again else None)
+    deadline = time.monotonic() + 60 * minutes
     if together is None:
         together = quick or jax.default_backend() != "cpu"
     with _progress_bar() as progress:
         for study, name, trials in work:
             if not trials:  # not every study has every data set
                 continue
-            task = progress.add_task(f"{study.key} {name}", total=len(trials))
+            n_finished = len(trials) - len(records.pending(trials))
+            task = progress.add_task(f"{study.key} {name}", total=len(trials), completed=n_finished)
 
             def report(finished: int, total: int, last: Trial, task: Any = task) -> None:
                 progress.update(task, completed=finished)
 
-            run_study(study, trials, records, together=together, scheduler=scheduler, report=report)
-            progress.update(task, completed=len(trials))
+            run_study(
+                study,
+                trials,
+                records,
+                together=together,
+                scheduler=scheduler,
+                n_jobs=jobs,
+                deadline=deadline,
+                report=report,
+            )
             records.pack(study.key, name)
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
+from math import inf
 from typing import Any
+
+from joblib import Parallel, delayed
 
 from benchmarks.frame import Report, run_pending
 from paper.records import Records, Trial
@@ -53,7 +56,11 @@ class Study:
 def list_trials(
     study: Study, variant: str, datasets: Iterable[str], splits: Iterable[int], quick: bool = False
 ) -> list[Trial]:
-    """Return all trials of a study in one variant, data set by data set."""
+    """Return all trials of a study in one variant.
+
+    The first trials of all data sets and splits come first, so that an interrupted run has the same
+    trials of as many splits as possible.
+    """
     if variant not in study.variants:
         raise ValueError(
             f"{study.key} has no variant {variant!r}; it has {', '.join(study.variants)}."
@@ -61,12 +68,10 @@ def list_trials(
     if not study.uses_datasets:
         return study.trials(variant, "none", 0, quick)
     splits = list(splits)
-    return [
-        trial
-        for dataset in datasets
-        for split in splits
-        for trial in study.trials(variant, dataset, split, quick)
+    of_splits = [
+        study.trials(variant, dataset, split, quick) for dataset in datasets for split in splits
     ]
+    return [trial for number in zip_longest(*of_splits) for trial in number if trial is not None]
 
 
 def batches(study: Study, trials: Sequence[Trial], together: bool) -> list[list[Trial]]:
@@ -87,18 +92,26 @@ def run_study(
     *,
     together: bool = False,
     scheduler: str | None = None,
+    n_jobs: int = 1,
+    deadline: float = inf,
     report: Report | None = None,
 ) -> int:
-    """Run the trials that have no record yet and return how many were run.
+    """Run the trials that have no record yet and return how many had none.
 
-    `scheduler` is the address of a Dask scheduler. Workers compute; records are written here.
+    `scheduler` is the address of a Dask scheduler; without one, `n_jobs` processes compute, and
+    none starts a trial after the `deadline` of `time.monotonic()`. Records are written here.
     """
 
     def execute(pending: list[Trial]) -> Iterable[TimedResult]:
         work = batches(study, pending, together)
         if scheduler:
             return _execute_on_dask(study, work, scheduler)
-        return chain.from_iterable(_execute_timed(study, batch) for batch in work)
+        in_time = (batch for batch in work if time.monotonic() < deadline)
+        if n_jobs == 1:
+            return chain.from_iterable(_execute_timed(study, batch) for batch in in_time)
+        parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch=n_jobs)
+        calls = (delayed(_execute_by_key)(study.key, batch) for batch in in_time)
+        return chain.from_iterable(parallel(calls))
 
     return run_pending(trials, records, execute, report)
 

@@ -98,6 +98,28 @@ def test_a_quick_study_of_networks_is_one_short_program():
             }
 
 
+def test_several_processes_give_the_same_records_until_the_deadline(tmp_path):
+    study = STUDIES["forests"]
+    trials = list_trials(study, "modern", ["TF"], range(2), quick=True)
+    run_study(study, trials, Records(tmp_path / "one"))
+    late = Records(tmp_path / "late")
+    assert run_study(study, trials, late, n_jobs=2, deadline=time.monotonic()) == len(trials)
+    assert late.pending(trials) == trials
+    run_study(study, trials, late, n_jobs=2)
+    one, two = (
+        [reproducible_part(record) for record in records.read("forests", "modern")]
+        for records in (Records(tmp_path / "one"), late)
+    )
+    assert one == two
+
+
+def test_the_first_trials_of_all_splits_come_first():
+    trials = list_trials(STUDIES["semi-supervised-forests"], "as_published", ["BC", "TF"], [1, 2])
+    places = [(len(t.settings["loop_weights"]), t.dataset, t.split) for t in trials]
+    few = [(5, key, split) for key in ("BC", "TF") for split in (1, 2)]
+    assert places == few + [(6, *own[1:]) for own in few]
+
+
 def test_an_unknown_variant_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="toy has no variant 'as_written'; it has modern"):
         list_trials(toy_study(tmp_path), "as_written", ["A"], [0])
