@@ -114,7 +114,6 @@ format: $(VENV)/.lint  ## fix style and format with ruff
 
 bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python -m benchmarks.speed.predict_memory
-	$(BIN)/python -m benchmarks.speed.command_start
 	$(BIN)/python -m benchmarks.speed.neural_predict
 	$(BIN)/python -m benchmarks.speed.neural_many_rows
 	$(BIN)/python -m benchmarks.speed.beside_pdll
@@ -131,15 +130,15 @@ bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops,
 	$(BIN)/python -m benchmarks.anchors.comparables
 	$(BIN)/python -m benchmarks.anchors.comparables --models "tree twin" --seeds 25
 
-# Beside PyTorch and RealMLP, which nothing else here needs, so they are no part of constraints.txt:
+# Beside RealMLP, which nothing else here needs, so it is no part of constraints.txt:
 # first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.
-bench-neural: $(VENV)/.bench  ## training steps and fits beside PyTorch and RealMLP
-	$(BIN)/python -m benchmarks.speed.neural_step
+bench-neural: $(VENV)/.bench  ## fits beside RealMLP
 	$(BIN)/python -m benchmarks.speed.neural_fit
 
-paper-quick: $(VENV)/.core  ## the paper's tables and figures with small models, in out/paper/quick
-	$(BIN)/python -m paper run all --quick --results out/paper
-	$(BIN)/python -m paper report --quick --results out/paper
+# Each time from the start; `python -m paper quick` alone continues.
+paper-quick: $(VENV)/.core  ## one split of the paper's tables, beside the records and the printed values
+	rm -rf out/paper/quick
+	$(BIN)/python -m paper quick
 
 notebooks: $(VENV)/.core  ## run the notebooks and write their pages in docs/notebooks
 	OMP_NUM_THREADS=1 $(BIN)/python examples/render_notebooks.py

@@ -30,6 +30,7 @@ from paper.experiments import (
     table_text,
 )
 from paper.page import write_pages
+from paper.quick import DATASETS, HEADER, quick_table, run_quick
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
@@ -65,16 +66,17 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
     def complete_splits(study: str, variant: str) -> dict[int, bool]:
         return _complete_splits(records, STUDIES[study], variant)
 
-    def count_splits(experiment: Experiment, variant: str) -> int:
-        """Return how many splits have all their results, in all studies."""
+    def count_splits(experiment: Experiment, variant: str) -> list[int]:
+        """Return how many splits have all their results, in all studies, and how many there are."""
         studies = [complete_splits(study, variant) for study in experiment.studies]
         splits = set().union(*studies)
-        return sum(all(study.get(split, True) for study in studies) for split in splits)
+        n_complete = sum(all(study.get(split, True) for study in studies) for split in splits)
+        return [n_complete, len(splits)]
 
     rows: list[dict[str, Any]] = [
         {
             "key": experiment.key,
-            "kind": experiment.kind,
+            "item": experiment.item,
             "title": experiment.title,
             "variants": list(experiment.variants),
             "splits": {name: count_splits(experiment, name) for name in experiment.variants},
@@ -85,11 +87,11 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
         print(json.dumps(rows, indent=2))
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("key", "kind", "title", "variants: splits with results"):
+    for heading in ("item", "key", "title", "variants: complete splits of all"):
         table.add_column(heading)
     for row in rows:
-        splits = ", ".join(f"{name}: {count}" for name, count in row["splits"].items())
-        table.add_row(row["key"], row["kind"], row["title"], splits)
+        splits = ", ".join(f"{name} {n}/{total}" for name, (n, total) in row["splits"].items())
+        table.add_row(row["item"], row["key"], row["title"], splits)
     Console().print(table)
 
 
@@ -113,9 +115,6 @@ def run_command(
             help="Train all networks of a study and data set as one program; default: where JAX "
             "has a GPU, and with --quick.",
         ),
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     minutes: Annotated[
@@ -172,12 +171,39 @@ def run_command(
                 trials,
                 records,
                 together=together,
-                scheduler=scheduler,
                 n_jobs=jobs,
                 deadline=deadline,
                 report=report,
             )
             records.pack(study.key, name)
+
+
+@app.command("quick")
+def quick_command(
+    results: Annotated[Path, typer.Option(help="Folder of its records.")] = Path("out/paper/quick"),
+) -> None:
+    """Run one split of tables 1 to 3 and 5 as published, and print it beside record and paper.
+
+    Takes about five minutes on two cores.
+
+    Example: python -m paper quick
+    """
+    with _exit_on_bad_input():
+        _available(list(dict.fromkeys(DATASETS.values())))
+    with _progress_bar() as progress:
+        task = progress.add_task("quick run")
+
+        def report(finished: int, total: int, last: Trial) -> None:
+            name = f"{last.study}, {last.dataset}"
+            progress.update(task, completed=finished, total=total, description=name)
+
+        run_quick(Records(results), report)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in HEADER:
+        table.add_column(heading)
+    for row in quick_table(Records(results), Records(DEFAULT_RESULTS)):
+        table.add_row(*row)
+    Console().print(table)
 
 
 @app.command("show", no_args_is_help=True)

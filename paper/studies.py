@@ -1,7 +1,7 @@
 """Studies: lists of trials, and how they are executed.
 
 Trials that can share a compiled program (all splits of a study) may be executed `together`, which
-suits an accelerator; otherwise they are executed one by one, here or on a Dask cluster.
+suits an accelerator; otherwise they are executed one by one, in one or several processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from joblib import Parallel, delayed
 
 from benchmarks.frame import Report, run_pending
 from paper.records import Records, Trial
-from twinned.exceptions import MissingExtraError
 
 Result = dict[str, Any]
 TimedResult = tuple[Trial, Result, float]  # the float: seconds
@@ -91,21 +90,18 @@ def run_study(
     records: Records,
     *,
     together: bool = False,
-    scheduler: str | None = None,
     n_jobs: int = 1,
     deadline: float = inf,
     report: Report | None = None,
 ) -> int:
     """Run the trials that have no record yet and return how many had none.
 
-    `scheduler` is the address of a Dask scheduler; without one, `n_jobs` processes compute, and
-    none starts a trial after the `deadline` of `time.monotonic()`. Records are written here.
+    `n_jobs` processes compute, and none starts a trial after the `deadline` of `time.monotonic()`.
+    Records are written here.
     """
 
     def execute(pending: list[Trial]) -> Iterable[TimedResult]:
         work = batches(study, pending, together)
-        if scheduler:
-            return _execute_on_dask(study, work, scheduler)
         in_time = (batch for batch in work if time.monotonic() < deadline)
         if n_jobs == 1:
             return chain.from_iterable(_execute_timed(study, batch) for batch in in_time)
@@ -125,23 +121,8 @@ def _execute_timed(study: Study, batch: list[Trial]) -> Iterator[TimedResult]:
         start = now
 
 
-def _execute_on_dask(
-    study: Study, work: list[list[Trial]], scheduler: str
-) -> Iterator[TimedResult]:
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise MissingExtraError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
-    with Client(scheduler) as client:
-        # Dask moves the batch of a worker that died to another one
-        futures = client.map(_execute_by_key, [study.key] * len(work), work, pure=False)
-        for future in as_completed(futures):
-            yield from future.result()
-            future.release()
-
-
 def _execute_by_key(key: str, batch: list[Trial]) -> list[TimedResult]:
-    """Execute a batch on a worker, which finds the study by its key."""
+    """Execute a batch in another process, which finds the study by its key."""
     from paper.experiments import STUDIES
 
     return list(_execute_timed(STUDIES[key], batch))
