@@ -4,8 +4,8 @@ The paper's nine sets and first splits: each model is fitted to the 80 % and exp
 (`explain` with n = 8). Of each split:
 
 - *rmse*: that of `predict`;
-- *out_of_fold_rmse*: the root mean square of `anchor_residuals_`, the out-of-fold errors of the known
-  cases;
+- *out_of_fold_rmse*: the root mean square of `anchor_residuals_`, the out-of-fold errors of the
+  known cases;
 - *spread*: the standard deviation of the estimates from the eight cases (divisor 8 − 1), as the
   root mean square over test rows, divided by *out_of_fold_rmse*;
 - *error*: the RMSE of the weighted mean of these estimates, divided by *rmse*;

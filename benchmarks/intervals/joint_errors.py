@@ -20,7 +20,6 @@ from benchmarks import frame
 from benchmarks.accuracy.tables import GENERATED
 from paper.data import training_and_test_rows
 from twinned import AutoTwinRegressor, TwinRegressor
-from twinned.fitted.sampling import error_features
 
 N_NEW = 80
 TABLES = [
@@ -51,7 +50,7 @@ def measure(model, name, seed):
     mean, std = twin.predict_error(X[new])
     errors = y[new] - mean
     queries = twin.encode(X[new])
-    features = error_features(twin.fitted_, queries)
+    features = twin.fitted_.error_features(queries)
     spread = np.linalg.norm(twin.fitted_.deviations(queries, np.arange(len(train))), axis=1)
     identity = np.eye(len(new))
     by_anchors = features.deviations @ features.deviations.T

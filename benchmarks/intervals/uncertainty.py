@@ -27,15 +27,15 @@ Neural models of all splits and folds are fitted at once (`fit_many`), best on a
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
-from twinned.fitted.conformal import CrossCalibrated, conformal
 
 from benchmarks import frame
 from benchmarks.accuracy.tables import split_table
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
+from twinned.estimators.conformal import conformal, cross_errors, with_calibration
 
 LEVELS = (0.8, 0.9, 0.95)
 COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]
@@ -55,31 +55,15 @@ def training_sets(X, y, seed):
     return [(X[own], y[own]) for own in rows]
 
 
-class CachedPredictions(BaseEstimator):
-    """A fitted model that predicts the same rows only once."""
-
-    def __init__(self, model):
-        self.model_, self.anchors_y_, self._cache = model, model.anchors_y_, {}
-        self.local_power_, self.fitted_ = model.local_power_, model.fitted_
-
-    def fit(self, X, y):  # scikit-learn asks for it, to check that the model is fitted
-        return self
-
-    def predict(self, X, return_std=False):
-        key = X.tobytes()
-        if key not in self._cache:
-            self._cache[key] = self.model_.predict(X, return_std=True)
-        return self._cache[key] if return_std else self._cache[key][0]
-
-
 def evaluate(models, X, y, X_test, y_test, seed):
     """Return all figures of one split from the models of its training sets."""
     folds, _, rest = make_folds(len(y), seed)
-    *of_folds, whole, part = map(CachedPredictions, models)
-    cross = CrossCalibrated(of_folds, whole, X, y, folds, random_state=0)
+    *of_folds, whole, part = models
+    errors = cross_errors(of_folds, whole, X, y, folds)
+    cross = with_calibration(whole, errors.calibrate("learned", random_state=0))
     calibrated = {
         "cross": cross,
-        "constant": cross.with_width("constant"),
+        "constant": with_calibration(whole, errors.calibrate("constant", random_state=0)),
         "split": conformal(part, X[rest], y[rest], width="constant"),
     }
     found = {}
