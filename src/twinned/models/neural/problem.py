@@ -355,7 +355,7 @@ def build_problem_of_rows(
         merged_into=merged.merged_into,
         folds=[held_out for _, held_out in folds],
         training=[training for training, _ in folds],
-        unlabelled=np.arange(len(all_X) - len(table.unlabelled), len(all_X)),
+        unlabelled=np.arange(len(merged.X) + len(validation_X), len(all_X)),
         partners=partners,
         learned_metric=learned,
         inputs=inputs,
