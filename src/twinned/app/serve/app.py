@@ -168,17 +168,16 @@ class _Endpoints:
 
 
 async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    parts, size = [], 0
+    body = bytearray()
     try:
         async with asyncio.timeout(READ_SECONDS):
             async for part in request.stream():
-                size += len(part)
-                if size > max_bytes:
+                body += part
+                if len(body) > max_bytes:
                     raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
-                parts.append(part)
     except TimeoutError:
         raise BadRequest(f"the body did not arrive within {READ_SECONDS:g} seconds.", 408) from None
-    return b"".join(parts)
+    return bytes(body)
 
 
 def _parse_json(
