@@ -137,10 +137,11 @@ class RowInputs:
                 names, predictor.categories, anchors.schema.kinds, strict=True
             )
         ]
-        by_name: dict[str, Input | DateInput] = {item.name: item for item in (*features, *dates)}
+        columns: list[Input | DateInput] = [*features, *dates]
+        by_name = {column.name: column for column in columns}
         inputs = [by_name[name] for name in dict.fromkeys(sources.get(n, n) for n in names)]
         batch = None
-        if batches is not None:
+        if batches is not None and anchors.batch is not None:
             codes = anchors.batch.astype(np.float64)
             batch = Input(str(predictor.batch_column), codes, batches.names)
             inputs.append(batch)
