@@ -1,5 +1,5 @@
 """Benchmarks: speed, memory and accuracy, beside other libraries.
 
 Each module is run from a clone, `python -m benchmarks.table4`, and writes to `benchmarks/results`.
-Those with a CSV file of results continue where they stopped (`paper.harness`).
+Those with a CSV file of results continue where they stopped (`benchmarks.frame`).
 """

@@ -45,8 +45,8 @@ from scipy.linalg import cho_solve, cholesky
 from scipy.optimize import minimize
 from sklearn.model_selection import KFold
 
-from benchmarks.tables import GENERATED, load_table
-from paper import harness
+from benchmarks import frame
+from benchmarks.accuracy.tables import GENERATED, load_table
 from paper.data import load_arrays
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.datasets import KEYS
@@ -79,7 +79,7 @@ COLUMNS = [
     "dataset", "spread", "draw", "model", "known", "rmse:.6g", "coverage:.4f", "n_test",
     "seconds:.3g",
 ]  # fmt: skip
-PAGE = harness.ROOT / "docs" / "batches.md"
+PAGE = frame.ROOT / "docs" / "batches.md"
 BEGIN, END = "<!-- batches:begin -->", "<!-- batches:end -->"  # of the results in the page
 TRIAL = ("dataset", "spread", "draw", "model")
 
@@ -421,7 +421,7 @@ def generated_tables(found):
         rows.append([*cells, f"**{geometric_mean(own['ratio']):.3f}**", f"{100 * below:.0f} %"])
     header = ["offsets, sd of y", "known rows", "tables"]
     header += [f"blend / {LABELS[name]}" for name in ALTERNATIVES]
-    lines += harness.markdown_table([*header, "blend / best", "at or below the best"], rows)
+    lines += frame.markdown_table([*header, "blend / best", "at or below the best"], rows)
     shifted = found[found["spread"].astype(float) > 0]
     worse = shifted[(shifted["excess"] > 0.05) & (shifted["excess"] > 0.05 + 2 * shifted["error"])]
     above = shifted[shifted["ratio"] > 1.05]
@@ -449,7 +449,7 @@ def generated_tables(found):
             cells.append(f"{geometric_mean(twins):.3f}" if len(twins) else "")
         rows.append(cells)
     header = ["table", "draws", "blend / best", "largest", "twin / best"][: len(rows[0])]
-    return lines + harness.markdown_table(header, rows)
+    return lines + frame.markdown_table(header, rows)
 
 
 def ratio_table(runs, spread, first, second, text):
@@ -465,7 +465,7 @@ def ratio_table(runs, spread, first, second, text):
     rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in ratio.iterrows()]
     rows.append(["geometric mean", *(f"{geometric_mean(ratio[known]):.3f}" for known in ratio)])
     header = ["table", *(f"m = {known}" for known in ratio)]
-    return [text, "", *harness.markdown_table(header, rows)]
+    return [text, "", *frame.markdown_table(header, rows)]
 
 
 def coverage_table(runs):
@@ -480,7 +480,7 @@ def coverage_table(runs):
     return [
         "Coverage of intervals of 90 % of the blend for new batches, in %:",
         "",
-        *harness.markdown_table(header, rows),
+        *frame.markdown_table(header, rows),
     ]
 
 
@@ -504,7 +504,7 @@ def own_table(runs):
         "(subjects). With groups, the folds of the blend hold out whole batches. The last column "
         "is the coverage of the intervals of the blends in %.",
         "",
-        *harness.markdown_table([*header, "coverage"], rows),
+        *frame.markdown_table([*header, "coverage"], rows),
     ]
 
 
@@ -543,7 +543,7 @@ def summary(runs):
 
 
 def main():
-    arguments = harness.parse_arguments(
+    arguments = frame.parse_arguments(
         __doc__,
         draws=10,
         models=list(MODELS),
@@ -552,18 +552,18 @@ def main():
         jobs=1,
         only_table=False,
         page=False,
-        output=harness.RESULTS / "batches.csv",
+        output=frame.RESULTS / "batches.csv",
     )
     os.environ["OMP_NUM_THREADS"] = "1"
-    table = harness.ResultTable(arguments.output, TRIAL, COLUMNS)
+    table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
     trials = list_trials(arguments.draws, arguments.models, arguments.datasets, arguments.spreads)
-    harness.run_benchmark(table, trials, measure, arguments)
+    frame.run_benchmark(table, trials, measure, arguments)
     lines = summary(table.read())
-    harness.write_markdown(arguments.output.with_suffix(".md"), lines)
+    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
     if arguments.page:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
         text = "\n".join([BEGIN, "", *lines[4:], "", END])
-        harness.write_file(PAGE, (before + text + rest.partition(END)[2]).encode())
+        frame.write_file(PAGE, (before + text + rest.partition(END)[2]).encode())
 
 
 if __name__ == "__main__":

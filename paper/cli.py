@@ -2,9 +2,11 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from benchmarks.frame import write_file
 from paper.comparison import compare
 from paper.conclusions import VARIANTS, evaluate
 from paper.experiments import (
@@ -23,10 +26,11 @@ from paper.experiments import (
     Experiment,
     current_records,
     draw_figure,
+    draw_figures,
     table_text,
 )
-from paper.harness import write_file
 from paper.page import write_pages
+from paper.quick import DATASETS, HEADER, quick_table, run_quick
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
@@ -62,16 +66,17 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
     def complete_splits(study: str, variant: str) -> dict[int, bool]:
         return _complete_splits(records, STUDIES[study], variant)
 
-    def count_splits(experiment: Experiment, variant: str) -> int:
-        """Return how many splits have all their results, in all studies."""
+    def count_splits(experiment: Experiment, variant: str) -> list[int]:
+        """Return how many splits have all their results, in all studies, and how many there are."""
         studies = [complete_splits(study, variant) for study in experiment.studies]
         splits = set().union(*studies)
-        return sum(all(study.get(split, True) for study in studies) for split in splits)
+        n_complete = sum(all(study.get(split, True) for study in studies) for split in splits)
+        return [n_complete, len(splits)]
 
     rows: list[dict[str, Any]] = [
         {
             "key": experiment.key,
-            "kind": experiment.kind,
+            "item": experiment.item,
             "title": experiment.title,
             "variants": list(experiment.variants),
             "splits": {name: count_splits(experiment, name) for name in experiment.variants},
@@ -82,11 +87,11 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
         print(json.dumps(rows, indent=2))
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("key", "kind", "title", "variants: splits with results"):
+    for heading in ("item", "key", "title", "variants: complete splits of all"):
         table.add_column(heading)
     for row in rows:
-        splits = ", ".join(f"{name}: {count}" for name, count in row["splits"].items())
-        table.add_row(row["key"], row["kind"], row["title"], splits)
+        splits = ", ".join(f"{name} {n}/{total}" for name, (n, total) in row["splits"].items())
+        table.add_row(row["item"], row["key"], row["title"], splits)
     Console().print(table)
 
 
@@ -111,9 +116,10 @@ def run_command(
             "has a GPU, and with --quick.",
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
-    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(help="Start no trial later; run again to continue.")
+    ] = inf,
     again: Annotated[
         bool, typer.Option("--again", help="Also run trials whose record is of another commit.")
     ] = False,
@@ -142,25 +148,62 @@ def run_command(
         if not any(trials for _, _, trials in work):
             raise ValueError(
                 f"{', '.join(keys)} has no trials on {', '.join(available)} in the variant "
-                f"{', '.join(names)}; forests as written need python -m benchmarks.forest_search "
+                f"{', '.join(names)}; forests as written need python -m paper.forest_search "
                 "first."
             )
     # quick results are stored in a folder of their own
     records = Records(results / "quick" if quick else results, current_commit() if again else None)
+    deadline = time.monotonic() + 60 * minutes
     if together is None:
         together = quick or jax.default_backend() != "cpu"
     with _progress_bar() as progress:
         for study, name, trials in work:
             if not trials:  # not every study has every data set
                 continue
-            task = progress.add_task(f"{study.key} {name}", total=len(trials))
+            n_finished = len(trials) - len(records.pending(trials))
+            task = progress.add_task(f"{study.key} {name}", total=len(trials), completed=n_finished)
 
             def report(finished: int, total: int, last: Trial, task: Any = task) -> None:
                 progress.update(task, completed=finished)
 
-            run_study(study, trials, records, together=together, scheduler=scheduler, report=report)
-            progress.update(task, completed=len(trials))
+            run_study(
+                study,
+                trials,
+                records,
+                together=together,
+                n_jobs=jobs,
+                deadline=deadline,
+                report=report,
+            )
             records.pack(study.key, name)
+
+
+@app.command("quick")
+def quick_command(
+    results: Annotated[Path, typer.Option(help="Folder of its records.")] = Path("out/paper/quick"),
+) -> None:
+    """Run one split of tables 1 to 3 and 5 as published, and print it beside record and paper.
+
+    Takes about five minutes on two cores.
+
+    Example: python -m paper quick
+    """
+    with _exit_on_bad_input():
+        _available(list(dict.fromkeys(DATASETS.values())))
+    with _progress_bar() as progress:
+        task = progress.add_task("quick run")
+
+        def report(finished: int, total: int, last: Trial) -> None:
+            name = f"{last.study}, {last.dataset}"
+            progress.update(task, completed=finished, total=total, description=name)
+
+        run_quick(Records(results), report)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in HEADER:
+        table.add_column(heading)
+    for row in quick_table(Records(results), Records(DEFAULT_RESULTS)):
+        table.add_row(*row)
+    Console().print(table)
 
 
 @app.command("show", no_args_is_help=True)
@@ -193,12 +236,12 @@ def show_command(
         print(table_text(experiment, found, name))
     elif experiment.draw is not None:
         panels = draw_figure(experiment, found, name)
-        print(*panels.save(records.folder, f"{key}-{name}"), sep="\n")
+        print(panels.save(records.folder, f"{key}-{name}"))
 
 
 @app.command("report")
 def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = False) -> None:
-    """Write every table (Markdown) and figure (SVG, PNG) that has records, beside them.
+    """Write every table (Markdown) and figure (PNG) that has records, beside them.
 
     Example: python -m paper report
     """
@@ -211,9 +254,7 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
                 path = folder / f"{experiment.key}-{name}.md"
                 write_file(path, table_text(experiment, found, name).encode())
                 written.append(path)
-            if found and experiment.draw is not None:
-                panels = draw_figure(experiment, found, name)
-                written += panels.save(folder, f"{experiment.key}-{name}")
+    written += draw_figures(Records(folder), folder, quick=quick)
     with _exit_on_bad_input():
         if not written:
             raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from paper.harness import markdown_table
+from benchmarks.frame import markdown_table
 
 FAR = 2.0  # combined standard errors, beyond which a difference is marked
 # A value counts as reproduced within this share of the published one, or so many standard errors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pandas as pd
 
@@ -70,7 +71,7 @@ STUDIES = {
         ),
         Study(
             "iterated-loops",
-            loop_relabelling.VARIANTS,
+            loop_relabelling.ITERATED_VARIANTS,
             loop_relabelling.iterated_trials,
             loop_relabelling.run_iterated,
         ),
@@ -126,8 +127,8 @@ class Experiment:
     ----------
     key : str
         As on the command line: "T2", "A".
-    kind : {"table", "figure", "study"}
-        "study": a result that the paper states without a table or a figure.
+    item : str
+        Table, figure or section of the paper: "figure 2".
     title : str
         A short description.
     studies : tuple of str
@@ -141,7 +142,7 @@ class Experiment:
     """
 
     key: str
-    kind: str
+    item: str
     title: str
     studies: tuple[str, ...]
     table: Callable[[RecordsByStudy], pd.DataFrame] | None = None
@@ -164,6 +165,22 @@ def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -
     return panels
 
 
+def draw_figures(
+    records: Records, folder: Path, prefix: str = "", quick: bool = False
+) -> list[Path]:
+    """Write a picture of each figure that has records, in each variant; return their paths."""
+    written = []
+    for experiment in EXPERIMENTS.values():
+        for variant in experiment.variants:
+            found = {
+                key: current_records(records, key, variant, quick) for key in experiment.studies
+            }
+            if experiment.draw is not None and found[experiment.studies[0]]:
+                panels = draw_figure(experiment, found, variant)
+                written.append(panels.save(folder, f"{prefix}{experiment.key}-{variant}"))
+    return written
+
+
 def table_text(experiment: Experiment, records: RecordsByStudy, variant: str) -> str:
     """Return the table of an experiment as a Markdown page."""
     assert experiment.table is not None
@@ -175,117 +192,117 @@ def table_text(experiment: Experiment, records: RecordsByStudy, variant: str) ->
     return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 
-EXPERIMENTS = {
+EXPERIMENTS = {  # in the order of the paper
     experiment.key: experiment
     for experiment in (
         Experiment(
-            "T1", "table", "networks, and ensembles of 32", ("plain-networks",), tables.table1
-        ),
-        Experiment(
-            "T2",
-            "table",
-            "twin networks with one anchor, with all, and ensembles of 32",
-            ("twin-networks",),
-            tables.table2,
-        ),
-        Experiment(
-            "T3",
-            "table",
-            "twin networks with nearest anchors, and trained on nearest pairs",
-            ("twin-networks", "paired-networks"),
-            tables.table3,
-        ),
-        Experiment(
-            "T4",
-            "table",
-            "the twinned forest with and without loops through unlabelled points",
-            ("semi-supervised-forests",),
-            tables.table4,
-        ),
-        Experiment(
-            "T5",
-            "table",
-            "a random forest and its twin, 100 of 200 rows",
-            ("forests",),
-            tables.table5,
-        ),
-        Experiment(
             "A",
-            "figure",
+            "figure 2",
             "four kinds of ensemble, by size",
             ("plain-networks", "twin-networks"),
             draw=figures.figure_a,
         ),
         Experiment(
-            "B",
-            "figure",
-            "k-NN, and twin networks with nearest neighbors",
-            ("neighbors", "twin-networks", "paired-networks"),
-            draw=figures.figure_b,
+            "T1", "table 1", "networks, and ensembles of 32", ("plain-networks",), tables.table1
         ),
         Experiment(
-            "C",
-            "figure",
-            "training and prediction time, by the number of neighbors",
-            ("timing",),
-            draw=figures.figure_c,
-        ),
-        Experiment(
-            "D",
-            "figure",
-            "nearest neighbors as anchors and as pairs",
-            ("twin-networks", "paired-networks"),
-            draw=figures.figure_d,
+            "T2",
+            "table 2",
+            "twin networks with one anchor, with all, and ensembles of 32",
+            ("twin-networks",),
+            tables.table2,
         ),
         Experiment(
             "E",
-            "figure",
+            "figure 3",
             "the training-set multiplier",
             ("paired-networks", "twin-networks"),
             draw=figures.figure_e,
         ),
         Experiment(
+            "D",
+            "figure 4",
+            "nearest neighbors as anchors and as pairs",
+            ("twin-networks", "paired-networks"),
+            draw=figures.figure_d,
+        ),
+        Experiment(
+            "T3",
+            "table 3",
+            "twin networks with nearest anchors, and trained on nearest pairs",
+            ("twin-networks", "paired-networks"),
+            tables.table3,
+        ),
+        Experiment(
+            "B",
+            "figure 5",
+            "k-NN, and twin networks with nearest neighbors",
+            ("neighbors", "twin-networks", "paired-networks"),
+            draw=figures.figure_b,
+        ),
+        Experiment(
             "F",
-            "figure",
+            "figure 6",
             "numbers stored by an ensemble, by size",
             ("storage",),
             draw=figures.figure_f,
         ),
         Experiment(
             "G",
-            "figure",
+            "figure 7",
             "loops through unlabelled points, by their weight",
             ("semi-supervised-forests",),
             draw=figures.figure_g,
         ),
         Experiment(
+            "T4",
+            "table 4",
+            "the twinned forest with and without loops through unlabelled points",
+            ("semi-supervised-forests",),
+            tables.table4,
+        ),
+        Experiment(
             "S",
-            "study",
+            "section 11",
             "semi-supervised twin networks and co-training, by the share of labelled rows",
             (semi_supervised_networks.STUDY,),
             semi_supervised_table.table_s,
             semi_supervised_table.text_s,
         ),
         Experiment(
+            "W",
+            "section 12",
+            "weighting anchors by how certain they are: a negative result",
+            ("weighted-anchors",),
+            draw=figures.figure_w,
+        ),
+        Experiment(
             "I",
-            "study",
+            "section 12",
             "repeated relabelling of loops: a negative result",
             ("iterated-loops",),
             draw=figures.figure_i,
         ),
         Experiment(
+            "C",
+            "figure 8",
+            "training and prediction time, by the number of neighbors",
+            ("timing",),
+            draw=figures.figure_c,
+        ),
+        Experiment(
             "V",
-            "study",
+            "appendix B",
             "bias, variance and covariance of ensembles: the appendix",
             ("decomposition",),
             draw=figures.figure_v,
         ),
         Experiment(
-            "W",
-            "study",
-            "weighting anchors by how certain they are: a negative result",
-            ("weighted-anchors",),
-            draw=figures.figure_w,
+            "T5",
+            "table 5",
+            "a random forest and its twin, 100 of 200 rows",
+            ("forests",),
+            tables.table5,
         ),
     )
 }

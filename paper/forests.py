@@ -3,8 +3,8 @@
 `as_published` searches the author's grid of 54 points on each split, for the forest by five folds
 of rows and for the twin by five folds of pairs, which leak: a pair and its mirror image fall into
 different folds. `modern` has the points of a search that was made once for each data set, on the
-training rows of split 0, with folds of samples (`benchmarks/table5_tuned.py`).
-`as_written` has random rows and the grid of the text (`benchmarks/forest_search.py`), searched once
+training rows of split 0, with folds of samples (`paper/forest_search.py`).
+`as_written` has random rows and the grid of the text, searched once
 in both ways; it has no trials before that search.
 """
 

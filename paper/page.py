@@ -6,9 +6,7 @@ so that no number is typed. `python -m paper page` writes the pages into `docs`.
 
 from __future__ import annotations
 
-import csv
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,17 +15,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.frame import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper import anchor_weights, decomposition
-from paper.comparison import NEAR, compare, count_near, published_gains, published_rmse
+from paper.changed_rules import FITTED, candidate_values
+from paper.comparison import (
+    NEAR,
+    NEAR_ERRORS,
+    compare,
+    count_near,
+    gain_columns,
+    published_gains,
+    published_rmse,
+)
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
 from paper.conclusions.measured import Outcome, Status, each, on, percent
 from paper.dual_figure import draw_dual_formulation
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
+from paper.experiments import (
+    EXPERIMENTS,
+    STUDIES,
+    Experiment,
+    current_records,
+    draw_figures,
+    table_text,
+)
 from paper.forests import N_TREES
-from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
-from paper.loss_scale import candidate_values, loss_scale_values
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.records import ON_PROCESSOR, Record, Records, origin
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
@@ -39,8 +52,6 @@ DOCS = ROOT / "docs"
 NETWORK_TABLES = ("T1", "T2", "T3")
 FIXED_VARIANTS = ("as_published", "as_written")
 LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
-# the results of the conclusions before the last revision of readings and records
-EARLIER = ROOT / "paper" / "conclusions" / "earlier.csv"
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
@@ -70,13 +81,10 @@ def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
 
 
 def write_pictures(records: Records, folder: Path) -> list[Path]:
-    """Copy the figures that `report` has drawn, and draw figure 1."""
-    written = [folder / "paper-1.png"]
-    write_figure(written[0], draw_dual_formulation())
-    for picture in sorted(records.folder.glob("*.png")):
-        written.append(folder / f"paper-{picture.name}")
-        shutil.copyfile(picture, written[-1])
-    return written
+    """Draw figure 1, and all figures that have records."""
+    first = folder / "paper-1.png"
+    write_figure(first, draw_dual_formulation())
+    return [first, *draw_figures(records, folder, "paper-")]
 
 
 def render(template: str, values: dict[str, str]) -> str:
@@ -111,8 +119,9 @@ def page_values(records: Records) -> dict[str, str]:
         f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
         for key, variant in tables
     }
-    values |= time_values(records) | setting_values() | loss_scale_values()
+    values |= time_values(records) | setting_values()
     values |= candidate_values(tables) | dropout_values()
+    values |= forest_feature_values(records)
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
     return values
@@ -143,7 +152,9 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     counts = {name: _count_cells(tables, NETWORK_TABLES, name) for name in FIXED_VARIANTS}
     near, by_share, total = counts["as_published"]
     loops, _, n_loops = count_near(tables["T4", "as_published"])
-    far = [row for key in NETWORK_TABLES for row in _far_rows(key, tables[key, "as_published"])]
+    far = pd.concat([_far_rows(key, tables[key, "as_published"]) for key in NETWORK_TABLES])
+    low = far["dataset"].isin(FITTED)
+    beyond = ~far["within two standard errors"]
     return {
         "cells_as_written": str(counts["as_written"][0]),
         "cells_by_share_as_written": str(counts["as_written"][1]),
@@ -151,13 +162,22 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "cells_near": str(near),
         "cells_near_by_share": str(by_share),
         "near_share": percent(NEAR),
+        "cells_repeated": str(len(KEYS)),
+        "cells_distinct": str(total - len(KEYS)),
         "n_far": str(len(far)),
-        "n_far_lower": str(sum(ratio < 1 for *_, ratio in far)),
-        "far_table": "\n".join(
-            markdown_table(
-                ["table", "method", "data set", "ratio to print"],
-                [[key, method, dataset, f"{ratio:.3f}"] for key, method, dataset, ratio in far],
-            )
+        "n_far_hidden": str(int((~beyond).sum())),
+        "n_far_beyond": str(int(beyond.sum())),
+        "n_far_lower": str(int((far["ratio"] < 1)[beyond].sum())),
+        "far_others": "; ".join(
+            f"`{row.method}` on {row.dataset} (table {row.table[1:]})"
+            for row in far[~low].itertuples()
+        )
+        or "none",
+        "far_table": "\n".join(markdown_table([str(name) for name in far], _cells(far))),
+        "other_signs": "; ".join(
+            text
+            for key in NETWORK_TABLES
+            for text in _other_signs(key, tables[key, "as_published"])
         ),
         "T4_near": str(loops),
         "T4_cells": str(n_loops),
@@ -207,6 +227,22 @@ def _forest_cells(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]
     }
 
 
+def forest_feature_values(records: Records) -> dict[str, str]:
+    """Return the errors of the forest on TF where the search chose one feature, and where both."""
+    errors: dict[int, list[float]] = {1: [], 2: []}
+    for record in current_records(records, "forests", "as_published"):
+        if record["config"]["dataset"] == "TF" and "rf" in record["result"]:
+            n_tried = max(1, int(2 * record["result"]["parameters"]["max_features"]))
+            errors[n_tried].append(record["result"]["rf"])
+    printed = published_rmse("T5").loc["TF", "rf"]
+    one, both = (float(np.mean(own)) / float(printed) for own in errors.values())
+    return {
+        "T5_TF_splits_one": str(len(errors[1])),
+        "T5_TF_one": f"{one:.3f}",
+        "T5_TF_both": f"{both:.3f}",
+    }
+
+
 def _forest_cells_as_written(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     """Counts of the near cells of tables 4 and 5 as written, and two errors of both variants."""
     values: dict[str, str] = {}
@@ -229,11 +265,30 @@ def _count_cells(
     return near, by_share, total
 
 
-def _far_rows(key: str, compared: pd.DataFrame) -> list[tuple[str, str, str, float]]:
+def _far_rows(key: str, compared: pd.DataFrame) -> pd.DataFrame:
+    """The errors that are not within NEAR of the printed ones."""
+    known = compared.dropna(subset="published")
+    far = known[(known["ratio"] - 1).abs() > NEAR]
+    in_errors = (far["rmse"] - far["published"]).abs() / far["published_error"]
+    columns = far[["method", "dataset", "ratio"]].assign(table=key)
+    columns["within two standard errors"] = in_errors <= NEAR_ERRORS
+    return columns[["table", *columns.columns.drop("table")]]
+
+
+def _cells(far: pd.DataFrame) -> list[list[str]]:
     return [
-        (key, row["method"], row["dataset"], row["ratio"])
-        for _, row in compared.dropna(subset="published").iterrows()
-        if not count_near(row.to_frame().T.infer_objects())[0]
+        [table, method, dataset, f"{ratio:.3f}", "yes" if is_within else "no"]
+        for table, method, dataset, ratio, is_within in far.itertuples(index=False)
+    ]
+
+
+def _other_signs(key: str, compared: pd.DataFrame) -> list[str]:
+    """The gains whose sign is not the printed one."""
+    return [
+        f"`{heading.removeprefix('gain of ')}` on {dataset} ({cell.replace('; ', ', printed ')})"
+        for heading, column in gain_columns(key, compared).items()
+        for dataset, cell in column.items()
+        if cell.startswith("−") != ("; −" in cell)
     ]
 
 
@@ -253,12 +308,7 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
             details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
         details.append("")
     header = ["", "the paper", "where", *(LABELS[variant] for variant in VARIANTS)]
-    changed = changed_conclusions(outcomes)
     values = {
-        "n_changed": str(len(changed)),
-        "changed_table": "\n".join(
-            markdown_table(["", "the paper", "variant", "before", "now"], changed)
-        ),
         "conclusions": str(len(outcomes)),
         "conclusion_table": "\n".join(markdown_table(header, summary)),
         "conclusion_details": "\n".join(details).strip(),
@@ -269,18 +319,6 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
             f"{status}: {counts[status]}" for status in Status if counts[status]
         )
     return values
-
-
-def changed_conclusions(outcomes: dict[Any, dict[str, Outcome]]) -> list[list[str]]:
-    """Return number, quote, variant, status before and now of the conclusions that changed."""
-    with EARLIER.open(encoding="utf-8", newline="") as file:
-        earlier = list(csv.DictReader(file))
-    return [
-        [before["number"], f"“{conclusion.quote}”", LABELS[variant], before[variant], str(status)]
-        for before, (conclusion, own) in zip(earlier, outcomes.items(), strict=True)
-        for variant in VARIANTS
-        if before[variant] != (status := own[variant].status)
-    ]
 
 
 def _status_cell(outcome: Outcome) -> str:

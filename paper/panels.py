@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from PIL import Image
 
+from benchmarks.frame import write_figure
 from paper.comparison import published
-from paper.harness import write_figure
 from twinned.datasets import KEYS, info
 
 GREY = "#6b6b6b"
@@ -186,8 +185,8 @@ class Panels:
         """Add a name to the legend, once."""
         self._legend.setdefault(name, drawn)
 
-    def save(self, folder: Path, name: str) -> list[Path]:
-        """Write the figure as SVG and PNG."""
+    def save(self, folder: Path, name: str) -> Path:
+        """Write the figure as PNG and return its path."""
         legend = self.figure.legend(
             self._legend.values(),
             self._legend.keys(),
@@ -199,15 +198,10 @@ class Panels:
             title_fontsize=8,
         )
         legend.get_title().set_multialignment("center")
-        paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
-        for path in paths:
-            # without a date or random identifiers: the same figure is the same file
-            metadata = {"Date": None} if path.suffix == ".svg" else {}
-            with rc_context({"svg.hashsalt": "twinned"}):
-                write_figure(path, self.figure, metadata=metadata)
-            if path.suffix == ".png":
-                _reduce_colors(path)
-        return paths
+        path = folder / f"{name}.png"
+        write_figure(path, self.figure)
+        _reduce_colors(path)
+        return path
 
 
 def _set_title(axis: Any, title: str, pad: float = TITLE_PAD) -> None:

@@ -36,8 +36,8 @@ from twinned.models.neural.problem import (
     Scale,
     TrainingProblem,
     draw_pairs,
-    make_training_rows,
     one_if_constant,
+    prepare_rows,
     scale_validation_rows,
     tabulate_partners,
 )
@@ -46,7 +46,7 @@ from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 from twinned.pairing.pairs import NearestPairs
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, known_medians
-from twinned.rows.training import TrainingRows
+from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import check_choice, check_integer, draw_seed
 
 BATCH_SIZE = 16
@@ -218,7 +218,9 @@ def build_published_problem(
     X_unlabelled: Any = None,
 ) -> TrainingProblem:
     """Return the training problem of the paper: the validation rows are the only fold."""
-    table = make_training_rows(estimator, X, y, sample_weight)
+    table = prepare_rows(
+        validate_training_rows(estimator, X, y, sample_weight=sample_weight, multi_output=True)
+    )
     weight = (
         np.ones(len(table.outputs)) if table.weight is None else table.weight / table.weight.mean()
     )

@@ -32,7 +32,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paper.harness import ROOT, lock_folder, write_file
+from benchmarks.frame import ROOT, lock_folder, write_file
 from twinned._version import __version__
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
@@ -73,7 +73,7 @@ class Trial:
 
 
 class Records:
-    """The records of a folder, packed or not; a store of `paper.harness.run_pending`.
+    """The records of a folder, packed or not; a store of `benchmarks.frame.run_pending`.
 
     Parameters
     ----------

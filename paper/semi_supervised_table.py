@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.frame import markdown_table
 from paper.comparison import geometric_mean
-from paper.harness import markdown_table
 from paper.semi_supervised_networks import STUDY
 from paper.tables import RecordsByStudy
 

@@ -1,7 +1,7 @@
 """Studies: lists of trials, and how they are executed.
 
 Trials that can share a compiled program (all splits of a study) may be executed `together`, which
-suits an accelerator; otherwise they are executed one by one, here or on a Dask cluster.
+suits an accelerator; otherwise they are executed one by one, in one or several processes.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
+from math import inf
 from typing import Any
 
-from paper.harness import Report, run_pending
+from joblib import Parallel, delayed
+
+from benchmarks.frame import Report, run_pending
 from paper.records import Records, Trial
-from twinned.exceptions import MissingExtraError
 
 Result = dict[str, Any]
 TimedResult = tuple[Trial, Result, float]  # the float: seconds
@@ -53,7 +55,11 @@ class Study:
 def list_trials(
     study: Study, variant: str, datasets: Iterable[str], splits: Iterable[int], quick: bool = False
 ) -> list[Trial]:
-    """Return all trials of a study in one variant, data set by data set."""
+    """Return all trials of a study in one variant.
+
+    The first trials of all data sets and splits come first, so that an interrupted run has the same
+    trials of as many splits as possible.
+    """
     if variant not in study.variants:
         raise ValueError(
             f"{study.key} has no variant {variant!r}; it has {', '.join(study.variants)}."
@@ -61,12 +67,10 @@ def list_trials(
     if not study.uses_datasets:
         return study.trials(variant, "none", 0, quick)
     splits = list(splits)
-    return [
-        trial
-        for dataset in datasets
-        for split in splits
-        for trial in study.trials(variant, dataset, split, quick)
+    of_splits = [
+        study.trials(variant, dataset, split, quick) for dataset in datasets for split in splits
     ]
+    return [trial for number in zip_longest(*of_splits) for trial in number if trial is not None]
 
 
 def batches(study: Study, trials: Sequence[Trial], together: bool) -> list[list[Trial]]:
@@ -86,19 +90,24 @@ def run_study(
     records: Records,
     *,
     together: bool = False,
-    scheduler: str | None = None,
+    n_jobs: int = 1,
+    deadline: float = inf,
     report: Report | None = None,
 ) -> int:
-    """Run the trials that have no record yet and return how many were run.
+    """Run the trials that have no record yet and return how many had none.
 
-    `scheduler` is the address of a Dask scheduler. Workers compute; records are written here.
+    `n_jobs` processes compute, and none starts a trial after the `deadline` of `time.monotonic()`.
+    Records are written here.
     """
 
     def execute(pending: list[Trial]) -> Iterable[TimedResult]:
         work = batches(study, pending, together)
-        if scheduler:
-            return _execute_on_dask(study, work, scheduler)
-        return chain.from_iterable(_execute_timed(study, batch) for batch in work)
+        in_time = (batch for batch in work if time.monotonic() < deadline)
+        if n_jobs == 1:
+            return chain.from_iterable(_execute_timed(study, batch) for batch in in_time)
+        parallel = Parallel(n_jobs, return_as="generator_unordered", pre_dispatch=n_jobs)
+        calls = (delayed(_execute_by_key)(study.key, batch) for batch in in_time)
+        return chain.from_iterable(parallel(calls))
 
     return run_pending(trials, records, execute, report)
 
@@ -112,23 +121,8 @@ def _execute_timed(study: Study, batch: list[Trial]) -> Iterator[TimedResult]:
         start = now
 
 
-def _execute_on_dask(
-    study: Study, work: list[list[Trial]], scheduler: str
-) -> Iterator[TimedResult]:
-    try:
-        from distributed import Client, as_completed
-    except ImportError:
-        raise MissingExtraError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
-    with Client(scheduler) as client:
-        # Dask moves the batch of a worker that died to another one
-        futures = client.map(_execute_by_key, [study.key] * len(work), work, pure=False)
-        for future in as_completed(futures):
-            yield from future.result()
-            future.release()
-
-
 def _execute_by_key(key: str, batch: list[Trial]) -> list[TimedResult]:
-    """Execute a batch on a worker, which finds the study by its key."""
+    """Execute a batch in another process, which finds the study by its key."""
     from paper.experiments import STUDIES
 
     return list(_execute_timed(STUDIES[key], batch))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
 
-from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal, diagnose
+from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.diagnostics.errors import Ratio
 from twinned.rows.formatting import ResultTable, table
@@ -72,17 +72,6 @@ def test_comparables(rows):
     texts = Parser(html).texts
     assert "<b>&" in texts
     assert texts.count("2.5%") == 4  # weights of 40 anchors
-
-
-def test_calibrated_models(rows):
-    X, y = rows
-    twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
-    for model in (conformal(twin, X[30:], y[30:]), cross_conformal(TwinRegressor(Ridge()), X, y)):
-        texts = Parser(model._repr_html_()).texts
-        assert "typical half width" in texts
-        assert "95%" in texts
-        assert "99%" not in texts  # needs 99 rows
-        assert any("TwinRegressor(estimator=Ridge())" in text for text in texts)
 
 
 def test_leaderboard(rows):

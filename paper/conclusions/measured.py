@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from paper.harness import RESULTS
+from benchmarks.frame import RESULTS
 from paper.records import Record
 from twinned.datasets import KEYS, PAPER_SEEDS
 

@@ -60,29 +60,45 @@ def loops_help_twins(m: Measured) -> Outcome:
 
 
 def twins_gain_more(m: Measured) -> Outcome:
-    """Section 11: loops of TNNR against loops of forests."""
-    return _compare_with_forests(m, CHOSEN, SUPERVISED)
+    """Section 11: loops of TNNR against loops of forests; "significantly" is seven of nine sets."""
+    mean, gains, details = _compare_with_forests(m, CHOSEN, SUPERVISED)
+    status = grade(min((larger for _, larger in gains), key=sum), 7, 5)
+    if any(gain <= mean for gain, _ in gains):
+        status = Status.FAILS if all(gain <= mean for gain, _ in gains) else Status.IN_PART
+    return Outcome(status, details)
 
 
 def co_training_gains_more(m: Measured) -> Outcome:
-    """Section 11: co-training of plain networks against loops of forests."""
-    return _compare_with_forests(m, CO_TRAINING, PLAIN)
+    """Section 11: co-training of plain networks against loops of forests.
+
+    "Slightly less", after "significantly less" than TNNR: forests gain less than co-training, and
+    co-training less than semi-supervised TNNR.
+    """
+    mean, gains, details = _compare_with_forests(m, CO_TRAINING, PLAIN)
+    _, of_twins, _ = _compare_with_forests(m, CHOSEN, SUPERVISED)
+    more = [gain > mean for gain, _ in gains]
+    slightly = [gain < twin for (gain, _), (twin, _) in zip(gains, of_twins, strict=True)]
+    details += "; semi-supervised TNNR gains " + ", ".join(percent(gain) for gain, _ in of_twins)
+    if all(more) and all(slightly):
+        return Outcome(Status.HOLDS, details)
+    return Outcome(Status.IN_PART if any(more) else Status.FAILS, details)
 
 
-def _compare_with_forests(m: Measured, method: str, reference: str) -> Outcome:
-    """The mean gain of a method against that of forests, with each share of labelled rows."""
+def _compare_with_forests(
+    m: Measured, method: str, reference: str
+) -> tuple[float, list[tuple[float, pd.Series]], str]:
+    """The mean gain of forests; for each share of labels, that of a method, and where it is larger.
+
+    The last is the text of both.
+    """
     forests = chosen_gain(m)
     mean = 1 - geometric_mean(1 - forests)
-    larger, parts = [], []
+    gains, parts = [], []
     for share, errors in errors_by_share(m).items():
         ratio = mean_ratio(errors, method, reference)
-        gain = 1 - geometric_mean(ratio)
-        larger.append(gain > mean)
+        gain, larger = 1 - geometric_mean(ratio), 1 - ratio > forests
+        gains.append((gain, larger))
         parts.append(
-            f"{percent(gain)} with {share} of the rows labelled, more than forests on "
-            f"{on(1 - ratio > forests)}"
+            f"{percent(gain)} with {share} of the rows labelled, more than forests on {on(larger)}"
         )
-    details = f"the mean gain of forests is {percent(mean)}, here {'; '.join(parts)}"
-    if all(larger):
-        return Outcome(Status.HOLDS, details)
-    return Outcome(Status.IN_PART if any(larger) else Status.FAILS, details)
+    return mean, gains, f"the mean gain of forests is {percent(mean)}, here {'; '.join(parts)}"

@@ -189,7 +189,14 @@ def test_the_logarithm_is_shown_where_it_is_better():
 def test_logarithm_that_does_harm():
     rng = np.random.RandomState(0)
     y = rng.rand(60) + 1
-    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge", 0.0)
+    result = logarithm_check(
+        by_logarithm=y + 0.3 * rng.normal(size=60),
+        by_target=y + 0.1,
+        y=y,
+        groups=None,
+        model="ridge",
+        below_zero=0.0,
+    )
     assert result.summary.startswith("The logarithm does harm: the error of ridge is ")
     assert result.plot().has_data()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from paper.harness import ROOT, ResultTable, in_parallel, run_pending
+from benchmarks.frame import ROOT, ResultTable, in_parallel, run_pending
 from paper.records import Records, Trial
 from paper.studies import Study, list_trials, run_study
 

@@ -7,8 +7,11 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from benchmarks import dropout_members, inverse, member_predictions, page, standard_splits
-from benchmarks.tables import STANDARD_TABLES, split_table
+from benchmarks.accuracy import member_predictions, standard_splits
+from benchmarks.accuracy.tables import STANDARD_TABLES, split_table
+from benchmarks.inverse import inverse
+from benchmarks.pages import index, page
+from paper import dropout_members
 from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining
 from twinned.metrics import crps, log_likelihood
 
@@ -124,3 +127,10 @@ def test_masked_weights_are_masked_units(rng):
         value = hidden @ weight + bias
     expected = networks.scale.inverse_transform_y(value)
     np.testing.assert_allclose(masked.predict(rows)[3], expected, atol=1e-5)
+
+
+def test_index_lists_the_modules():
+    """Run `python -m benchmarks.pages.index` where this fails."""
+    assert (index.FOLDER / "README.md").read_text("utf-8") == index.index_text()
+    folders = {path.parent.name for path in index.FOLDER.glob("*/__init__.py")}
+    assert folders == set(index.QUESTIONS)

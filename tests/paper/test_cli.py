@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from paper import quick
 from paper.cli import app
 from paper.comparison import published
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment
@@ -35,8 +36,36 @@ def test_list_as_json_has_every_experiment(tmp_path):
     assert [row["key"] for row in rows] == list(EXPERIMENTS)
     for row in rows:
         assert set(row["splits"]) == set(row["variants"])
-        assert set(row["splits"].values()) == {0}
+        assert all(n == 0 < total for n, total in row["splits"].values())
     assert "T5" in run("list").stdout
+
+
+def test_experiments_are_in_the_order_of_the_paper():
+    items = [experiment.item for experiment in EXPERIMENTS.values()]
+    for kind in ("figure", "table"):
+        own = [item for item in items if item.startswith(kind)]
+        assert own == sorted(own)
+    assert len(items) == 16
+
+
+def test_the_quick_run_shows_now_recorded_and_printed(empty, monkeypatch):
+    monkeypatch.setattr("paper.quick.DATASETS", {"T5": "TF"})
+    monkeypatch.setattr("paper.cli.DATASETS", {"T5": "TF"})
+    for study, trials in quick.quick_trials().items():
+        for trial in trials:
+            Records(empty).write(trial, {trial.settings["search"]: 0.125}, 0.0)
+        assert study == "forests"
+    result = run("quick", "--results", str(empty))
+    assert result.exit_code == 0, result.stderr
+    (recorded,) = (
+        record["result"]["rf"]
+        for record in Records("paper/results").read("forests", "as_published")
+        if "rf" in record["result"]
+        and (record["config"]["dataset"], record["config"]["split"]) == ("TF", 0)
+    )
+    assert f"{recorded:.6g}" in result.stdout
+    assert "0.125" in result.stdout
+    assert "0.1402" in result.stdout  # table 5 of the paper
 
 
 def test_run_without_data_files_names_them_and_runs_the_formula(empty):
@@ -53,7 +82,7 @@ def test_run_without_data_files_names_them_and_runs_the_formula(empty):
     assert Records(empty / "quick").read("forests", "modern") == records
     # quick results are not counted as results
     rows = json.loads(run("list", "--json", "--results", str(empty)).stdout)
-    assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"] == 0
+    assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"][0] == 0
     assert "| TF |" in run("show", "T5", "--variant", "modern", "--quick", *call[-2:]).stdout
 
 

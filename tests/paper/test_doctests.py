@@ -1,16 +1,18 @@
-"""The examples in the docstrings of `paper`."""
+"""The examples in the docstrings of `paper` and `benchmarks`."""
 
 import doctest
 from importlib import import_module
 
 import pytest
 
-MODULES = ["anchor_weights", "figures", "harness", "loop_relabelling", "member_predictions"]
-MODULES += ["conclusions.measured", "learned_weights", "model_size", "published", "records"]
+MODULES = ["paper.anchor_weights", "paper.figures", "paper.loop_relabelling"]
+MODULES += ["paper.member_predictions", "paper.conclusions.measured", "paper.model_size"]
+MODULES += ["paper.published", "paper.records", "benchmarks.frame"]
+MODULES += ["benchmarks.anchors.learned_weights"]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_give_the_printed_results(name):
-    result = doctest.testmod(import_module(f"paper.{name}"))
+    result = doctest.testmod(import_module(name))
     assert result.attempted
     assert not result.failed

@@ -5,7 +5,12 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from paper.learned_weights import FixedWeights, inverse_variance, learn_weights, least_squares
+from benchmarks.anchors.learned_weights import (
+    FixedWeights,
+    inverse_variance,
+    learn_weights,
+    least_squares,
+)
 from twinned import NearestAnchors, TwinRegressor
 from twinned.datasets import make_tf
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from paper import harness
+from benchmarks import frame
 from paper import records as records_module
 from paper.records import (
     NOT_RECORDED,
@@ -200,7 +200,7 @@ def test_a_damaged_pack_is_named_and_not_replaced(tmp_path, damage):
 
 
 def test_a_damaged_table_is_named(tmp_path):
-    table = harness.ResultTable(tmp_path / "t.csv", ("dataset", "seed"), ["dataset", "seed"])
+    table = frame.ResultTable(tmp_path / "t.csv", ("dataset", "seed"), ["dataset", "seed"])
     table.path.write_text("dataset,seed\nTF")
     with pytest.raises(ValueError, match=r"t\.csv is damaged.*remove it"):
         table.pending([("TF", 1)])

@@ -1,8 +1,6 @@
 """Interrupted studies continue where they stopped, here and on a Dask cluster."""
 
-import os
 import random
-import signal
 import time
 
 import pytest
@@ -98,40 +96,31 @@ def test_a_quick_study_of_networks_is_one_short_program():
             }
 
 
+def test_several_processes_give_the_same_records_until_the_deadline(tmp_path):
+    study = STUDIES["forests"]
+    trials = list_trials(study, "modern", ["TF"], range(2), quick=True)
+    run_study(study, trials, Records(tmp_path / "one"))
+    late = Records(tmp_path / "late")
+    assert run_study(study, trials, late, n_jobs=2, deadline=time.monotonic()) == len(trials)
+    assert late.pending(trials) == trials
+    run_study(study, trials, late, n_jobs=2)
+    one, two = (
+        [reproducible_part(record) for record in records.read("forests", "modern")]
+        for records in (Records(tmp_path / "one"), late)
+    )
+    assert one == two
+
+
+def test_the_first_trials_of_all_splits_come_first():
+    trials = list_trials(STUDIES["semi-supervised-forests"], "as_published", ["BC", "TF"], [1, 2])
+    places = [(len(t.settings["loop_weights"]), t.dataset, t.split) for t in trials]
+    few = [(5, key, split) for key in ("BC", "TF") for split in (1, 2)]
+    assert places == few + [(6, *own[1:]) for own in few]
+
+
 def test_an_unknown_variant_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="toy has no variant 'as_written'; it has modern"):
         list_trials(toy_study(tmp_path), "as_written", ["A"], [0])
-
-
-@pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_gives_the_same_result(tmp_path):
-    distributed = pytest.importorskip(
-        "distributed", reason="Dask is not installed: it is in the extra `dask`"
-    )
-    study = STUDIES["forests"]
-    trials = list_trials(study, "modern", ["TF"], range(4), quick=True)
-    run_study(study, trials, Records(tmp_path / "local"))
-
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        killed = []
-
-        def report(finished, total, last):
-            if not killed:  # the first result has arrived, others are being computed
-                worker = next(iter(cluster.workers.values()))
-                os.kill(worker.process.pid, signal.SIGKILL)
-                killed.append(worker)
-
-        address, records = cluster.scheduler_address, Records(tmp_path / "cluster")
-        n_run = run_study(study, trials, records, scheduler=address, report=report)
-        assert killed
-        assert n_run == len(trials)
-    local, on_cluster = (
-        [reproducible_part(record) for record in Records(tmp_path / name).read("forests", "modern")]
-        for name in ("local", "cluster")
-    )
-    assert local == on_cluster
 
 
 def test_studies_of_the_processor_train_no_batches_of_networks():

@@ -7,9 +7,8 @@ are functions of their own.
 
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.diagnosis import Diagnosis, diagnose
-from twinned.diagnostics.findings import Finding
+from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.twin_checks import (
-    CheckResult,
     anchor_curve,
     learning_curve,
     multiplier_check,

@@ -20,11 +20,10 @@ from sklearn.base import clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import check_diagnosable
+from twinned.diagnostics.findings import CheckResult, check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.row_checks import compare_folds
 from twinned.diagnostics.twin_checks import (
-    CheckResult,
     CrossValidation,
     anchor_curve,
     learning_curve,
@@ -123,9 +122,15 @@ class DiagnosedRows(TrainingRows):
         y_std = None if self.y_std is None else self.y_std / transform.slope(self.y)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
-            blend.set_params(time_budget=time_budget)
-            given = {"groups": self.groups, "batch": self.batch, "y_std": y_std, **ends}
-            blend.fit_blend(self.X, y, **given, calibrate=False)
+            blend.set_params(time_budget=time_budget).fit_blend(
+                self.X,
+                y,
+                groups=self.groups,
+                batch=self.batch,
+                y_std=y_std,
+                **ends,
+                calibrate=False,
+            )
 
 
 @dataclass
@@ -222,33 +227,45 @@ class BlendChecks:
         """
         if not self._starts(f"{title} of {name}", share * self._seconds[name]):
             return
-        blend, label = self.blend, self._title(name)
-        member = next(member for member in blend.fitted_members_ if member.label == name)
-        X, model = member.preparation.transform(blend.anchors_X_), clone(member.estimator)
-        cv = CrossValidation(X, blend.anchors_y_, model, blend.folds_, self.known.codes, label)
+        member = next(member for member in self.blend.fitted_members_ if member.label == name)
+        cv = CrossValidation(
+            X=member.preparation.transform(self.blend.anchors_X_),
+            y=self.blend.anchors_y_,
+            twin=clone(member.estimator),
+            folds=self.blend.folds_,
+            groups=self.known.codes,
+            name=self._title(name),
+        )
         with limit_threads(1):  # as in the fits of the blend
             self._add(check(cv.X, cv.y, cross_validation=cv))
 
     def _check_logarithm(self) -> None:
         """Fit a quick member to the logarithm, or to the target itself, on the same folds."""
-        is_log, other = self.transform.is_log, TargetTransform(not self.transform.is_log)
+        is_log = self.transform.is_log
         title = f"comparison with the {'target itself' if is_log else 'logarithm'}"
-        left, seconds, y = self._remaining, self._seconds, self.held_out.y
+        remaining, seconds = self._remaining, self._seconds
         # without power transformations, which need skewed values; that of the lowest error is first
-        plain = (name for name in _without_networks(seconds) if POWER not in name)
-        name = next((name for name in plain if 1.5 * seconds[name] + 2.0 <= left), None)
+        names = [name for name in _without_networks(seconds) if POWER not in name]
+        name = next((name for name in names if 1.5 * seconds[name] + 2.0 <= remaining), None)
         if name is None:
             self.skipped[title] = "no time is left"
             return
         self.progress(f"{title}: {name}")
-        own = self._in_units(self.blend.out_of_fold()[name].to_numpy())
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
+        other, y = TargetTransform(not is_log), self.held_out.y
+        fitted = self._in_units(self.blend.out_of_fold()[name].to_numpy())
         compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
-        pair = (own, compared) if is_log else (compared, own)
-        below = float((self.out_of_fold["lower"] < 0).mean())
-        result = logarithm_check(*pair, y, self.held_out.codes, name, below)
-        of_logarithm, plain = result.numbers["median"].values()
-        if is_log or below or of_logarithm <= (1 - _LEAST_GAIN) * plain:
+        result = logarithm_check(
+            by_logarithm=fitted if is_log else compared,
+            by_target=compared if is_log else fitted,
+            y=y,
+            groups=self.held_out.codes,
+            model=name,
+            below_zero=float((self.out_of_fold["lower"] < 0).mean()),
+        )
+        medians = result.numbers["median"]
+        is_better = medians["logarithm"] <= (1 - _LEAST_GAIN) * medians["target itself"]
+        if is_log or result.numbers["below_zero"] or is_better:
             self._add(result)
 
     def _compare_catboost(self) -> None:
@@ -283,29 +300,51 @@ def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.D
     finite = size[np.isfinite(size)]
     size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
     low, high = np.quantile(score, [0.05, 0.95])
-    parts = {"lower": mean + low * size, "upper": mean + high * size}
-    in_units = {name: transform.invert(part) for name, part in parts.items()}
-    in_units |= {"y": transform.invert_known(y), "prediction": transform.invert_mean(mean, y)}
-    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})
+    return pd.DataFrame(
+        {
+            "lower": transform.invert(mean + low * size),
+            "upper": transform.invert(mean + high * size),
+            "y": transform.invert_known(y),
+            "prediction": transform.invert_mean(mean, y),
+            "score": score,
+            "error_scale": size,
+            "fold": table["fold"],
+        }
+    )
 
 
 def logarithm_check(
-    of_logarithm: Floats, plain: Floats, y: Floats, groups: Indices | None, model: str, below: float
+    *,
+    by_logarithm: Floats,
+    by_target: Floats,
+    y: Floats,
+    groups: Indices | None,
+    model: str,
+    below_zero: float,
 ) -> CheckResult:
     """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y.
 
-    `below` is the share of prediction intervals that begin below 0.
+    `below_zero` is the share of prediction intervals that begin below 0.
     """
-    ratio = rmse_ratio(of_logarithm, plain, y, groups)
+    ratio = rmse_ratio(by_logarithm, by_target, y, groups)
     effect = ratio.choose("helps", "does harm", "makes no clear difference")
-    parts = {"logarithm": of_logarithm, "target itself": plain}
-    rmses = {name: rmse(predicted, y) for name, predicted in parts.items()}
-    medians = {name: float(np.median(np.abs(each - y))) for name, each in parts.items()}
-    median, without = map(format_significant, medians.values())
-    summary = f"The logarithm {effect}: the error of {model} is {ratio} times that without it, "
-    summary += f"and the median error {median} instead of {without}."
-    if below:
-        summary += f" With it, no interval begins below 0; {format_percent(below)} do now."
-    numbers = {"rmse": rmses, "median": medians, "below_zero": below}
-    numbers |= {"ratio": ratio.value, "interval": ratio.interval}
+    predictions = {"logarithm": by_logarithm, "target itself": by_target}
+    rmses = {name: rmse(predicted, y) for name, predicted in predictions.items()}
+    medians = {
+        name: float(np.median(np.abs(predicted - y))) for name, predicted in predictions.items()
+    }
+    summary = (
+        f"The logarithm {effect}: the error of {model} is {ratio} times that without it, and the "
+        f"median error {format_significant(medians['logarithm'])} instead of "
+        f"{format_significant(medians['target itself'])}."
+    )
+    if below_zero:
+        summary += f" With it, no interval begins below 0; {format_percent(below_zero)} do now."
+    numbers = {
+        "rmse": rmses,
+        "median": medians,
+        "below_zero": below_zero,
+        "ratio": ratio.value,
+        "interval": ratio.interval,
+    }
     return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, rmses)

@@ -16,10 +16,9 @@ from twinned._compat import safe_indexing
 from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
-from twinned.diagnostics.findings import Finding
+from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.row_checks import find_optimistic_folds
-from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.estimators.target import LogTargetRegressor
@@ -203,10 +202,18 @@ def diagnose(
     >>> diagnosis.recommendation.members
     ['gp_matern']
     """
-    time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
-    blend, progress = _clone_blend(estimator, random_state, n_jobs), progress or (lambda _: None)
-    own = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std, "groups": groups, "batch": batch}
-    data = DiagnosedRows.validate(blend, transform, X=X, y=y, **own)
+    time_budget = TimeBudget(budget)
+    transform = TargetTransform(log_target)
+    blend = _clone_blend(estimator, random_state, n_jobs)
+    progress = progress or (lambda _: None)
+    fit_arguments = {
+        "y_lower": y_lower,
+        "y_upper": y_upper,
+        "y_std": y_std,
+        "groups": groups,
+        "batch": batch,
+    }
+    data = DiagnosedRows.validate(blend, transform, X=X, y=y, **fit_arguments)
     progress("checking the data")
     findings = _check_rows(data.take(data.known), batch, X_new, log_target)
     data = data.affordable(budget, n_jobs, blend.random_state)
@@ -214,12 +221,13 @@ def diagnose(
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
-    twin, predicted = checks.twin, checks.out_of_fold["prediction"].to_numpy()
+    twin = checks.twin
+    predicted = checks.out_of_fold["prediction"].to_numpy()
     return Diagnosis(
         model=LogTargetRegressor.around(twin) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(twin, transform, **own),
+        code=python_code(twin, transform, **fit_arguments),
         recommendation=checks.recommendation,
         errors=summarize_errors(checks.held_out.y, predicted, fold_means(blend, known.y)),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
@@ -242,9 +250,14 @@ def _check_rows(
     known: DiagnosedRows, batch: ArrayLike | None, X_new: ArrayLike | None, log_target: bool
 ) -> list[Finding]:
     """Return the findings of the data checks; `batch` of all rows may have a name."""
-    own = None if batch is None else safe_indexing(batch, known.table_rows)
-    labels: dict[str, Any] = {"groups": known.codes, "batch": own}
-    return check_data(known.X, known.y, **labels, X_new=X_new, log_target=log_target)
+    return check_data(
+        known.X,
+        known.y,
+        groups=known.codes,
+        batch=None if batch is None else safe_indexing(batch, known.table_rows),
+        X_new=X_new,
+        log_target=log_target,
+    )
 
 
 def _clone_blend(
@@ -270,8 +283,8 @@ def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows
     if n := int(data.censored.sum()):
         notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
     if data.y_std is not None:
-        known = f"known errors of measurement, whose median is {np.median(data.y_std):.3g}"
-        notes.append(f"Rows are weighted by their {known}; stated errors include them.")
+        errors = f"known errors of measurement, whose median is {np.median(data.y_std):.3g}"
+        notes.append(f"Rows are weighted by their {errors}; stated errors include them.")
     if len(data) < data.n_table_rows:
         rows = f"{len(data.known):,} random rows of {data.n_table_rows:,}"
         more = "with more time, its errors are lower, and twinned fit uses all rows"

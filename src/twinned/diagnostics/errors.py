@@ -121,14 +121,23 @@ def summarize_errors(y: Floats, predicted: Floats, mean: Floats | None = None) -
     (0.5, 0.5, 0.6)
     """
     rmse, rmse_se = rmse_and_error(predicted, y, None)
-    residual, variance = predicted - y, np.var(y)
+    residual = predicted - y
     absolute = np.abs(residual)
-    mae_se, bias_se = (values.std() / np.sqrt(len(y)) for values in (absolute, residual))
-    r2_se = 2 * rmse * rmse_se / variance  # of the error, for this variance of y
-    errors = [rmse, rmse_se, absolute.mean(), mae_se, *np.quantile(absolute, [0.5, 0.9, 1.0])]
-    errors += [residual.mean(), bias_se, 1 - np.mean(residual**2) / variance, r2_se]
-    errors.append(rmse_and_error(predict_mean(y) if mean is None else mean, y, None)[0])
-    return ErrorSummary(*map(float, errors))
+    variance = np.var(y)
+    return ErrorSummary(
+        rmse=float(rmse),
+        rmse_se=float(rmse_se),
+        mae=float(absolute.mean()),
+        mae_se=float(absolute.std() / np.sqrt(len(y))),
+        median=float(np.median(absolute)),
+        quantile90=float(np.quantile(absolute, 0.9)),
+        largest=float(absolute.max()),
+        bias=float(residual.mean()),
+        bias_se=float(residual.std() / np.sqrt(len(y))),
+        r2=float(1 - np.mean(residual**2) / variance),
+        r2_se=float(2 * rmse * rmse_se / variance),  # of the error, for this variance of y
+        mean_rmse=float(rmse_and_error(predict_mean(y) if mean is None else mean, y, None)[0]),
+    )
 
 
 def predict_mean(y: Floats) -> Floats:
@@ -165,27 +174,51 @@ def comparison_table(
     recommended model, NaN where it has no meaning, `fit_seconds`, and `recommended`. The errors are
     in units of the target.
     """
-    blended, members = recommended.out_of_fold(), blend.out_of_fold()
-    fitted_y = blended["y"].to_numpy()
+    of_members, of_recommended = blend.out_of_fold(), recommended.out_of_fold()
+    fitted_y = of_recommended["y"].to_numpy()
     y = transform.invert(fitted_y)
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
-    seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
-    single = len(weights) == 1 and not recommended.local_power_
-    fitted = [
-        (name, members[name], weights.get(name, 0.0), seconds[name], single and name in weights)
-        for name in blend.member_names_
-    ]
-    if not single:
-        name = BLEND if len(weights) > 1 else f"{recommended.member_names_[0]}{LOCAL}"
-        fitted.append((name, blended["prediction"], np.nan, seconds[list(weights)].sum(), True))
-    models = [
-        (name, transform.invert_mean(mean.to_numpy(), fitted_y), *more)
-        for name, mean, *more in fitted
-    ]
-    models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
-    mean = fold_means(blend, transform.invert(blend.fitted_.known_y))
-    models.append((MEAN, mean, np.nan, 0.0, False))
-    rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]
-    names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
-    board = pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)
+    fit_seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
+    is_single = len(weights) == 1 and not recommended.local_power_
+    rows: list[dict[str, Any]] = []
+
+    def add(
+        model: str,
+        predicted: Floats,
+        seconds: float,
+        *,
+        weight: float = np.nan,
+        is_recommended: bool = False,
+    ) -> None:
+        error, standard_error = rmse_and_error(predicted, y, None)
+        rows.append(
+            {
+                "model": model,
+                "rmse": error,
+                "rmse_se": standard_error,
+                "weight": weight,
+                "fit_seconds": seconds,
+                "recommended": is_recommended,
+            }
+        )
+
+    for name in blend.member_names_:
+        add(
+            name,
+            transform.invert_mean(of_members[name].to_numpy(), fitted_y),
+            fit_seconds[name],
+            weight=weights.get(name, 0.0),
+            is_recommended=is_single and name in weights,
+        )
+    if not is_single:
+        add(
+            BLEND if len(weights) > 1 else f"{recommended.member_names_[0]}{LOCAL}",
+            transform.invert_mean(of_recommended["prediction"].to_numpy(), fitted_y),
+            fit_seconds[list(weights)].sum(),
+            is_recommended=True,
+        )
+    for name, (predicted, seconds) in others.items():
+        add(name, predicted, seconds)
+    add(MEAN, fold_means(blend, transform.invert(blend.fitted_.known_y)), 0.0)
+    board = pd.DataFrame(rows).sort_values("rmse", kind="stable", ignore_index=True)
     return ResultTable.create(board, LEADERBOARD_FORMATS)

@@ -1,4 +1,4 @@
-"""Findings of the data checks, their codes, and the table and quick models that checks share.
+"""Results of checks: findings with codes, and curves; the table and quick models that checks share.
 
 Ridge regression with the residuals of the nearest rows uses rows with similar features, as twins,
 trees and Gaussian processes do, so that nearly equal rows lower its error where random folds
@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,10 @@ from twinned.rows.folds import Folds, distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_table, validate_target
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
 
 PAGE = "docs/checks.md"
 WARNING = "warning"  # the other level is "note"
@@ -89,6 +93,77 @@ class Finding:
         return f"{self.code} {self.title}: {self.message} {self.advice}"
 
 
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check.
+
+    Parameters
+    ----------
+    key : str
+        The name of the check, such as "learning".
+    title : str
+        The heading of its plot.
+    summary : str
+        One sentence.
+    numbers : dict
+        The numbers behind the summary; they can be written as JSON.
+    model : str, default=""
+        The name of the model to which the numbers belong; empty where they belong to the data.
+    shown : dict, default={}
+        What `draw` shows, by its label: two lists, one against the other, or numbers as bars; empty
+        for the curve of the numbers.
+    """
+
+    key: str
+    title: str
+    summary: str
+    numbers: Numbers
+    model: str = ""
+    shown: Numbers = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The title and the model."""
+        return f"{self.title} ({self.model})" if self.model else self.title
+
+    def draw(self, axes: Axes) -> None:
+        """Draw into these matplotlib axes."""
+        labels, values = [*self.shown], [*self.shown.values()]
+        if not labels:
+            draw_curve(axes, self.numbers)
+        elif isinstance(values[0], list):
+            axes.loglog(*values, ".", alpha=0.5)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
+        else:
+            axes.barh(labels, values)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw into these matplotlib axes, or into new ones, with a title, and return them."""
+        if axes is None:
+            from matplotlib.figure import Figure
+
+            axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
+        self.draw(axes)
+        axes.set_title(self.heading)
+        return axes
+
+    def __str__(self) -> str:
+        return f"{self.heading} {self.summary}"
+
+
+def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
+    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
+
+    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
+    """
+    style = {"marker": "o", "capsize": 3, **options}
+    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel=numbers["x_label"], ylabel="RMSE of held-out rows")
+    return bars
+
+
 @dataclass
 class CheckedTable:
     """Encoded rows of a table and their values."""
@@ -122,8 +197,13 @@ class CheckedTable:
         return distance_matrix(self.features, self.features)
 
     def take(self, rows: Indices) -> CheckedTable:
-        given = {name: vars(self)[name] for name in ("matrix", "features", "y", "batch")}
-        return replace(self, **{name: x[rows] for name, x in given.items() if x is not None})
+        return replace(
+            self,
+            matrix=self.matrix[rows],
+            features=self.features[rows],
+            y=self.y[rows],
+            batch=None if self.batch is None else self.batch[rows],
+        )
 
     def without(self, feature: int) -> CheckedTable:
         """Return the table whose encoded features are those of the other features."""

@@ -105,7 +105,8 @@ def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
     """
     board = blend.leaderboard_.set_index("member")
     twins = [name for name, model in blend.members_.items() if isinstance(model, BaseTwin)]
-    contribution, weights, error = blend.contribution_, blend.member_weights_, blend.blend_["rmse"]
+    contribution, weights = blend.contribution_, blend.member_weights_
+    error = float(blend.blend_["rmse"])
     best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
     if contribution is not None and contribution["ratio"] >= 1 and not best_is_twin:
         weights, error = contribution["baseline_weights"], contribution["baseline_rmse"]
@@ -176,17 +177,17 @@ def describe_efforts(labels: Iterable[str]) -> list[str]:
 
 
 def describe_contribution(
-    parts: Numbers | None, conclusion: str, kind: str = "error", fitted: str = "no"
+    contribution: Numbers | None, conclusion: str, kind: str = "error", fitted: str = "no"
 ) -> str:
-    """Return what twins add to a blend; `fitted` are "no" or "only" twins, without parts.
+    """Return what twins add to a blend; `fitted` are "no" or "only" twins, without a contribution.
 
     >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9}, HELPS)
     'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
     """
-    if parts is None:
+    if contribution is None:
         return f"Whether twinning helps is unknown: {fitted} twins were fitted."
-    ratio = Ratio(*(parts[key] for key in ("ratio", "lower", "upper")))
-    if not all(part is not None and math.isfinite(part) for part in ratio):
+    ratio = Ratio(contribution["ratio"], contribution["lower"], contribution["upper"])
+    if not all(value is not None and math.isfinite(value) for value in ratio):
         return "The blend without twins has no error."
     if ratio == (1, 1, 1):
         return "Twinning does not help: twins have no weight in the blend."
@@ -203,9 +204,14 @@ def python_code(model: AutoTwinRegressor, transform: TargetTransform, **argument
     names += ["ForwardFolds"] if isinstance(model.cv, ForwardFolds) else []
     if transform.is_log:
         names, made = [*names, "LogTargetRegressor"], f"LogTargetRegressor({made})"
-    given = [f"{name}={name}" for name, value in arguments.items() if value is not None]
-    lines = f"from twinned import {', '.join(names)}", f"model = {made}"
-    return "\n".join([*lines, f"model.fit({', '.join(['X', 'y', *given])})"])
+    used = [f"{name}={name}" for name, value in arguments.items() if value is not None]
+    return "\n".join(
+        [
+            f"from twinned import {', '.join(names)}",
+            f"model = {made}",
+            f"model.fit({', '.join(['X', 'y', *used])})",
+        ]
+    )
 
 
 def describe_estimator(estimator: BaseEstimator) -> str:

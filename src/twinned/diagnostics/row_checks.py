@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from twinned.diagnostics.errors import Ratio, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
-from twinned.diagnostics.twin_checks import CheckResult
+from twinned.diagnostics.findings import CheckedTable, CheckResult, Finding, quick_predictions
 from twinned.rows.folds import (
     Folds,
     ForwardFolds,
@@ -116,7 +115,7 @@ def is_sorted(values: Floats, share: float = 1.0) -> bool:
     return len(increases) >= _LEAST_STEPS and max(increases.mean(), 1 - increases.mean()) >= share
 
 
-# --- given groups and times -----------------------------------------------------------------------
+# --- folds by groups or times --------------------------------------------------------------------
 
 
 def compare_folds(X: ArrayLike, y: Floats, groups: object, cv: object = None) -> CheckResult:
@@ -129,42 +128,60 @@ def compare_folds(X: ArrayLike, y: Floats, groups: object, cv: object = None) ->
     if table.n_rows > _MAX_COMPARED:
         rows = np.sort(np.random.RandomState(0).permutation(table.n_rows)[:_MAX_COMPARED])
         table, labels = table.take(rows), labels[rows]
-    kind, units = "whole groups", encode_groups(labels, table.n_rows)
     if isinstance(cv, ForwardFolds):
-        kind, units = "later rows", count_earlier(labels) * _TIME_BLOCKS // table.n_rows
+        kind = "later rows"
+        units = count_earlier(labels) * _TIME_BLOCKS // table.n_rows
         folds = list(cv.split(labels, groups=labels))
     else:
+        kind = "whole groups"
+        units = encode_groups(labels, table.n_rows)
         folds = row_folds(table.n_rows, _N_FOLDS, 0, units, min_rows=2)
     rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
-    drawn = [random_folds_like(folds, table.n_rows, seed) for seed in range(_N_DRAWS)]
-    known, units, errors = table.y[rows], units[rows], []
-    for trees in (False, True):
-        random = [quick_predictions(table, trees=trees, folds=own)[rows] for own in drawn]
-        errors.append((float(np.median([rmse(own, known) for own in random])), trees, random))
-    random_error, trees, random = min(errors, key=lambda own: own[0])
+    y, units = table.y[rows], units[rows]
+    random_folds = [random_folds_like(folds, table.n_rows, seed) for seed in range(_N_DRAWS)]
+    by_model = {
+        trees: [quick_predictions(table, trees=trees, folds=drawn)[rows] for drawn in random_folds]
+        for trees in (False, True)
+    }
+    errors = {
+        trees: float(np.median([rmse(predicted, y) for predicted in by_model[trees]]))
+        for trees in by_model
+    }
+    trees = min(errors, key=lambda trees: errors[trees])
     predicted = quick_predictions(table, trees=trees, folds=folds)[rows]
     # errors also depend on the training rows: the interval covers those of all draws
-    values, lows, highs = np.transpose([rmse_ratio(predicted, own, known, units) for own in random])
-    ratio = Ratio(float(np.median(values)), float(lows.min()), float(highs.max()))
+    ratios = [rmse_ratio(predicted, of_draw, y, units) for of_draw in by_model[trees]]
+    ratio = Ratio(
+        value=float(np.median([of_draw.value for of_draw in ratios])),
+        low=min(of_draw.low for of_draw in ratios),
+        high=max(of_draw.high for of_draw in ratios),
+    )
     is_higher = ratio.low > 1 and ratio.value >= _OPTIMISTIC
-    rmses = {kind: rmse(predicted, known), "random rows": random_error}
-    error, of_random = map(format_significant, rmses.values())
-    answer = "Yes" if is_higher else "Not clearly"
-    summary = f"{answer}. The error of a quick model is {error} with {kind} held out, {ratio} "
-    summary += f"times the {of_random} with random rows held out and as many training rows."
-    numbers = {"rmse": rmses, "ratio": ratio.value, "interval": ratio.interval}
-    numbers["too_optimistic"] = is_higher
+    rmses = {kind: rmse(predicted, y), "random rows": errors[trees]}
+    summary = (
+        f"{'Yes' if is_higher else 'Not clearly'}. The error of a quick model is "
+        f"{format_significant(rmses[kind])} with {kind} held out, {ratio} times the "
+        f"{format_significant(errors[trees])} with random rows held out and as many training rows."
+    )
+    numbers = {
+        "rmse": rmses,
+        "ratio": ratio.value,
+        "interval": ratio.interval,
+        "too_optimistic": is_higher,
+    }
     return CheckResult("folds", "Are random folds too optimistic?", summary, numbers, shown=rmses)
 
 
 def random_folds_like(folds: Folds, n: int, seed: int) -> Folds:
     """Random folds of n rows that hold out the same rows and have as many training rows."""
-    rng, sizes = np.random.RandomState(seed), [len(held_out) for _, held_out in folds]
+    rng = np.random.RandomState(seed)
     rows = rng.permutation(np.concatenate([held_out for _, held_out in folds]))
-    parts = np.split(rows, np.cumsum(sizes)[:-1])
-    others = [rng.permutation(np.setdiff1d(np.arange(n), part)) for part in parts]
-    both = zip(folds, others, parts, strict=True)
-    return [(other[: len(training)], part) for (training, _), other, part in both]
+    ends = np.cumsum([len(held_out) for _, held_out in folds])
+    drawn = []
+    for (training, _), held_out in zip(folds, np.split(rows, ends[:-1]), strict=True):
+        others = rng.permutation(np.setdiff1d(np.arange(n), held_out))
+        drawn.append((others[: len(training)], held_out))
+    return drawn
 
 
 def find_optimistic_folds(check: CheckResult) -> Iterator[Finding]:

@@ -8,9 +8,10 @@ the model without pairs with which a twin is compared.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import MIN_ROWS, CheckedTable, check_diagnosable
+from twinned.diagnostics.findings import MIN_ROWS, CheckedTable, CheckResult, check_diagnosable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
@@ -29,10 +30,6 @@ from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.container import ErrorbarContainer
 
 _N_FOLDS = 5
 MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
@@ -45,77 +42,6 @@ _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 _N_NEIGHBORS = 10  # of the gamma test
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """Result of one check.
-
-    Parameters
-    ----------
-    key : str
-        The name of the check, such as "learning".
-    title : str
-        The heading of its plot.
-    summary : str
-        One sentence.
-    numbers : dict
-        The numbers behind the summary; they can be written as JSON.
-    model : str, default=""
-        The name of the model to which the numbers belong; empty where they belong to the data.
-    shown : dict, default={}
-        What `draw` shows, by its label: two lists, one against the other, or numbers as bars; empty
-        for the curve of the numbers.
-    """
-
-    key: str
-    title: str
-    summary: str
-    numbers: Numbers
-    model: str = ""
-    shown: Numbers = field(default_factory=dict)
-
-    @property
-    def heading(self) -> str:
-        """The title and the model."""
-        return f"{self.title} ({self.model})" if self.model else self.title
-
-    def draw(self, axes: Axes) -> None:
-        """Draw into these matplotlib axes."""
-        labels, values = [*self.shown], [*self.shown.values()]
-        if not labels:
-            draw_curve(axes, self.numbers)
-        elif isinstance(values[0], list):
-            axes.loglog(*values, ".", alpha=0.5)
-            axes.set(xlabel=labels[0], ylabel=labels[1])
-        else:
-            axes.barh(labels, values)
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw into these matplotlib axes, or into new ones, with a title, and return them."""
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
-        self.draw(axes)
-        axes.set_title(self.heading)
-        return axes
-
-    def __str__(self) -> str:
-        return f"{self.heading} {self.summary}"
-
-
-def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
-    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
-
-    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
-    """
-    style = {"marker": "o", "capsize": 3, **options}
-    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set(xlabel=numbers["x_label"], ylabel="RMSE of held-out rows")
-    return bars
 
 
 # --- the fits of a twin in folds ------------------------------------------------------------------
@@ -234,7 +160,7 @@ def anchor_curve(X, y, twin=None, *, cross_validation=None):
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
 
-def _errors(cv: CrossValidation, rows: list[Indices], predictions: list[list[Floats]]) -> Floats:
+def _errors(cv: CrossValidation, rows: list[Indices], predictions: Sequence[Any]) -> Floats:
     """(fold, size): errors of several predictions of these rows of each fold."""
     folds = zip(rows, predictions, strict=True)
     return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
@@ -265,8 +191,9 @@ def multiplier_check(X, y, twin=None, *, cross_validation=None):
         "grows": f"More pairs hurt: {error} higher than with {sizes[0]}; do not twin such data.",
         "level": "The number of pairs makes no clear difference.",
     }[trend]
-    more = {"trend": trend, "interval": ratio.interval}
-    numbers = _curve_numbers(sizes, errors, "partners per row", **more)
+    numbers = _curve_numbers(
+        sizes, errors, "partners per row", trend=trend, interval=ratio.interval
+    )
     return CheckResult("multiplier", "Do more pairs help?", summary, numbers, cv.name)
 
 
@@ -315,8 +242,15 @@ def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
     }[trend]
     if len(errors) < len(cv.folds):
         summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
-    more = {"trend": trend, "doubled": doubled, "interval": [low, high], "n_folds": len(errors)}
-    numbers = _curve_numbers(sizes, np.array(errors), "labelled rows", **more)
+    numbers = _curve_numbers(
+        sizes,
+        np.array(errors),
+        "labelled rows",
+        trend=trend,
+        doubled=doubled,
+        interval=[low, high],
+        n_folds=len(errors),
+    )
     return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
 
 
@@ -352,10 +286,10 @@ def anchor_counts(most: int) -> list[int]:
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 
-def _curve_numbers(x: list[int], errors: Floats, x_label: str, **more: Any) -> Numbers:
+def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: Any) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
     means, standard_errors = errors.mean(axis=0).tolist(), sem(errors, axis=0).tolist()
-    return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **more}
+    return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **results}
 
 
 # --- uncertainty and noise ------------------------------------------------------------------------

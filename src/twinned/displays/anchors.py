@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin, draw_curve
+from twinned.diagnostics.findings import draw_curve
+from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
 from twinned.displays.intervals import GUIDE, check_one_target, make_axes, merge
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
@@ -205,9 +206,16 @@ class ComparablesDisplay:
         middles = np.clip((middles - low) / (high - low), _TEXT_MARGIN, 1 - _TEXT_MARGIN)
         for at, adjustments in enumerate(table[features].to_numpy(dtype=np.float64)):
             text = describe_adjustments(features, adjustments, max_features)
-            place = {"xy": (middles[at], at), "xycoords": ("axes fraction", "data")}
-            shift = {"xytext": (0, -6), "textcoords": "offset points"}
-            ax.annotate(text, **place, **shift, ha="center", va="top", fontsize="small")
+            ax.annotate(
+                text,
+                xy=(middles[at], at),
+                xycoords=("axes fraction", "data"),
+                xytext=(0, -6),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                fontsize="small",
+            )
 
 
 def describe_adjustments(names: list[str], values: Floats, most: int) -> str:

@@ -90,8 +90,7 @@ class AutoTwinRegressor(BaseTwin):
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
         `"catboost"` and `"lightgbm"`, which need these libraries. Those with `_power` transform
-        skewed features, a skewed target or both; they are tried where there are some, and take the
-        place of the plain member where their out-of-fold error is at least 2 % lower.
+        skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
@@ -425,7 +424,7 @@ class AutoTwinRegressor(BaseTwin):
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
             known = replace(known, y=known_y)
-        self.blend_ = {
+        self.blend_: dict[str, Any] = {
             "method": weights.method,
             "rmse": rmse,
             "nested_rmse": weights.nested_rmse,
@@ -446,6 +445,7 @@ class AutoTwinRegressor(BaseTwin):
     def _calibrate(fitted: FittedTwin, nested: Floats, record: FitRecord) -> Calibration:
         """The calibration by the out-of-fold errors of the blend."""
         model, anchors, folds = fitted.model, fitted.anchors, record.rows.anchors.folds
+        assert isinstance(model, BlendModel), "the model of a blend"
         mean = nested
         if record.widening is not None:  # as of rows of large batches
             mean = anchors.y - (anchors.y - nested) / record.widening

@@ -36,13 +36,15 @@ class BaseTwin(TwinMethods, BaseEstimator):
         """As in `TwinMethods`; the strategies are also parameters of the result."""
         other = super().with_strategies(anchors=anchors, weights=weights)
         strategies = {"anchors": anchors, "weights": weights}
-        vars(other).update({name: value for name, value in strategies.items() if value is not None})
+        for name, value in strategies.items():
+            if value is not None:
+                setattr(other, name, value)
         return other
 
     def with_fitted(self, fitted: FittedTwin) -> Self:
         """A copy of the estimator with another fitted state."""
         other = type(self).__new__(type(self))
-        vars(other).update(vars(self), _fitted=fitted)
+        other.__dict__.update(vars(self), _fitted=fitted)
         return other
 
     def _budget(self) -> MemoryBudget:

@@ -245,8 +245,9 @@ def _local_residuals(
 
     They are added where the twin of all rows has local weights, which those of folds do not have.
     """
-    of_folds = [fitted_twin.local_weights for fitted_twin in map(_fitted_twin, models)]
-    if fitted.local_weights is None or any(of_folds) or len(fitted.anchors) < len(errors):
+    twins = [twin for twin in map(_fitted_twin, models) if twin is not None]
+    is_local = any(twin.local_weights is not None for twin in twins)
+    if fitted.local_weights is None or is_local or len(fitted.anchors) < len(errors):
         return 0.0
     # 0 where no fold holds out a row
     local = LocalResiduals(fitted.anchors, np.nan_to_num(errors), folds)
@@ -400,7 +401,7 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
     def fit(self, X, y, **fit_params):
         """Fit the regressor and calibrate it by `cross_conformal`."""
         calibrated = cross_conformal(self.regressor, X, y, **fit_params)
-        vars(self).update(regressor_=calibrated.regressor_, calibration_=calibrated.calibration_)
+        self.regressor_, self.calibration_ = calibrated.regressor_, calibrated.calibration_
         return self
 
     def predict(self, X, return_std=False, **options):
@@ -415,6 +416,29 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return explain(self.regressor_, X, n, **options)
 
+    def predict_interval(self, X, confidence=0.9, **options):
+        """Prediction intervals, of a model that stores its calibration.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        **options
+            As of `predict_distribution`.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        return self.predict_distribution(X, **options).interval(confidence)
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
+        """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
+        return self.predict_distribution(X, **options).quantiles(quantiles)
+
     def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
         """The predictive distribution of each row; `batch` is for a pipeline that ends with a twin.
 
@@ -427,10 +451,10 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         if batch is not None:
             raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
         calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
-        return Prediction(_OtherRegressor(self.regressor_), _Table(X), calibration)
+        return Prediction(FittedRegressor(self.regressor_), TableQueries(X), calibration)
 
 
-class _Table:
+class TableQueries:
     """Rows to predict of a model that is no twin: a table that is not encoded."""
 
     offset = offset_std = batch = None
@@ -443,13 +467,13 @@ class _Table:
 
 
 @dataclass(frozen=True, eq=False)
-class _OtherRegressor:
+class FittedRegressor:
     """A fitted regressor that is no twin, as the model of a `Prediction`."""
 
     regressor: Any
     target: TargetTransform = IDENTITY
 
-    def moments(self, queries: _Table, *, return_std: bool = False) -> tuple[Floats, Floats]:
+    def moments(self, queries: TableQueries, *, return_std: bool = False) -> tuple[Floats, Floats]:
         """(query, 1): prediction and raw standard deviation."""
         mean, std = predict_with_std(self.regressor, queries.matrix)
         return mean[:, None], std[:, None]
@@ -457,5 +481,5 @@ class _OtherRegressor:
     def squeeze(self, values: Floats) -> Floats:
         return values[:, 0]
 
-    def predict_mean(self, queries: _Table) -> Floats:
+    def predict_mean(self, queries: TableQueries) -> Floats:
         return self.moments(queries)[0]

@@ -19,7 +19,7 @@ from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import tabulate_comparables
-from twinned.fitted.prediction import NO_CALIBRATION, Prediction, TargetPredictions
+from twinned.fitted.prediction import NO_CALIBRATION, TargetPredictions
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.sampling import probability_positive
 from twinned.fitted.target import IDENTITY
@@ -43,28 +43,7 @@ from twinned.rows.validation import (
 class PredictionMethods:
     """Methods of the predictive distribution, `predict_distribution` of an estimator."""
 
-    def predict_interval(self, X, confidence=0.9, **options):
-        """Prediction intervals, of a model that stores its calibration.
-
-        Parameters
-        ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict.
-        confidence : float, default=0.9
-            Probability with which an interval covers y.
-        **options
-            As of `predict_distribution`.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2)
-            Lower and upper ends.
-        """
-        return self.predict_distribution(X, **options).interval(confidence)
-
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
-        """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
-        return self.predict_distribution(X, **options).quantiles(quantiles)
+    predict_distribution: Any
 
     def predict_cdf(self, X, y, **options):
         """(n_queries,): probability that a measurement of each row is at most y.
@@ -230,9 +209,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         y = self.fitted_.anchors.y
         return None if y.ndim == 1 else y.shape[1]
 
-    def predict_distribution(
-        self, X, *, batch=None, of="measurement", y_std=None
-    ) -> Prediction | TargetPredictions:
+    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
         """The predictive distribution of each row.
 
         `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
@@ -387,7 +364,8 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         if not return_std:
             return fitted.squeeze(value)
         if len(fitted.model.member_weights) == 1 and not fitted.model.symmetric:
-            both_orders = replace(fitted, model=replace(fitted.model, symmetric=True))
+            model: Any = fitted.model
+            both_orders = replace(fitted, model=replace(model, symmetric=True))
             std = both_orders.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
@@ -658,7 +636,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         prediction = self.predict_distribution(X, batch=batch)
         location, std = prediction.location, prediction.error_std
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
-            threshold = prediction.target.apply(np.float64(check_real("than", than)))
+            threshold = prediction.target.apply(np.array(check_real("than", than)))
             return probability_positive(sign * (location - threshold), std)
         others = self.predict_distribution(than)
         if len(others.queries) not in (1, len(prediction.queries)):

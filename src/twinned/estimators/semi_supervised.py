@@ -280,8 +280,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
 
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
-        fitted = twin.fitted_
-        max_pairs = twin.max_pairs_in_memory(fitted.model.features, fitted.anchors.targets.shape[1])
+        n_outputs = twin.fitted_.anchors.targets.shape[1]
+        max_pairs = twin.max_pairs_in_memory(twin.difference_model_.features, n_outputs)
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:

@@ -141,7 +141,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         return unwrap(self.regressor_)[0].feature_labels()
 
     @property
-    def n_jobs(self) -> int | None:
+    def n_jobs(self) -> int | None:  # type: ignore[override]
         """The number of threads of the twin."""
         return unwrap(self.regressor_)[0].n_jobs
 

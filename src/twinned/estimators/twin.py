@@ -319,13 +319,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         choice of `anchors="auto"`.
         """
         twin = self.clone_for_folds() if for_fold else clone(self)
-        vars(twin).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        twin.__dict__.update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
         with limit_threads(twin.n_jobs):
             with_folds = twin.cv != 0 and (twin.estimator is None or twin.cv is not None)
             twin._fit_rows(twin._prepare_rows(rows), None, with_folds=with_folds)
         return twin
 
-    def fit_pairs(self, X, y, sample_weight=None, *, imputed=None) -> PairTrainingSet:
+    def fit_pairs(
+        self, X: Any, y: Any, sample_weight: Any = None, *, imputed: Any = None
+    ) -> PairTrainingSet:
         """`fit` without folds, which returns the training set of the base estimator.
 
         `imputed` (n,) are rows whose y is imputed already; they are no anchors.
@@ -338,7 +340,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 rows = replace(rows, bounds=TargetBounds(lower, rows.y))
             return self._fit_rows(rows, None, with_folds=False)
 
-    def _validate_rows(self, X, y, **arguments) -> TrainingRows:
+    def _validate_rows(self, X: Any, y: Any, **arguments: Any) -> TrainingRows:
         """The validated arguments of `fit`."""
         self.check_parameters()
         self._pair_dtype = pair_dtype(self._base_estimator(), X)
@@ -490,6 +492,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         rows = replace(rows, fold=fold_of_rows)
         counts = N_NEAREST if self.anchors == "auto" else ()
         predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
+        assert known.fold is not None, "the rows have folds"
         for number in np.unique(known.fold[known.held_out]):
             held_out = known.fold == number
             with ignore_table_warnings():
@@ -554,8 +557,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
         The parameters that a search found are used again, as in the paper.
         """
-        model, index = self.fitted_.model, np.arange(len(labels[0]))
-        assert isinstance(model, SklearnDifferenceModel), "the twin is of a regressor"
+        model, index = self.difference_model_, np.arange(len(labels[0]))
         pairs = [
             np.asarray(LazyPairMatrix(model.features, first, second, index, index))
             for first, second in sides
@@ -568,14 +570,21 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self._fitted = replace(self.fitted_, model=replace(model, estimator=estimator))
 
     @property
+    def difference_model_(self) -> SklearnDifferenceModel:
+        """The base estimator as a model of differences."""
+        model = self.fitted_.model
+        assert isinstance(model, SklearnDifferenceModel), "the model of a regressor"
+        return model
+
+    @property
     def estimator_(self) -> Any:
         """The fitted base estimator."""
-        return self.fitted_.model.estimator
+        return self.difference_model_.estimator
 
     @property
     def selected_features_(self) -> Indices:
         """Indices of the features that pairs are made of."""
-        return self.fitted_.model.features.selected
+        return self.difference_model_.features.selected
 
     @property
     def n_nearest_anchors_(self) -> int | None:
@@ -645,7 +654,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if X_val is None or y_val is None:
             missing = "X_val" if X_val is None else "y_val"
             raise ValueError(f"X_val and y_val belong together, but {missing} is None.")
-        base = self._base_estimator(len(rows))
+        base = self._base_estimator(n_rows=len(rows))
         if not supports_validation_set(base):
             warnings.warn(
                 f"{type(base).__name__} has no validation set, so X_val and y_val are ignored.",
@@ -662,7 +671,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
         fitted = self.fitted_
-        trees = fitted.model.trees_at(fitted.anchors.rows, fitted.anchors.targets)
+        trees = self.difference_model_.trees_at(fitted.anchors.rows, fitted.anchors.targets)
         if trees is not None:
             trees.pack_now()
 

@@ -61,10 +61,11 @@ class ClassStatistics(NamedTuple):
         """
         sums = [
             np.bincount(classes, weights=values, minlength=len(LABELS))
-            for values in (np.ones(len(classes)), errors**2, covered)
+            for values in (np.ones(len(classes)), errors**2, covered.astype(np.float64))
         ]
         with np.errstate(invalid="ignore"):
-            return cls(sums[0], np.sqrt(sums[1] / sums[0]), sums[2] / sums[0], confidence)
+            error, coverage = np.sqrt(sums[1] / sums[0]), sums[2] / sums[0]
+        return cls(sums[0].astype(np.float64), error, coverage, confidence)
 
     def table(self) -> pd.DataFrame:
         """One row for each class, with the columns `rows`, `error` and `coverage`."""

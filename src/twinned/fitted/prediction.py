@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.quantiles import (
     check_confidence,
@@ -32,26 +31,6 @@ NO_CALIBRATION = (
 )
 
 
-class PredictedModel(Protocol):
-    """What a `Prediction` is computed from: a `FittedTwin`, or another fitted regressor."""
-
-    @property
-    def target(self) -> TargetTransform: ...
-
-    def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]: ...
-
-    def predict_mean(self, queries: Queries) -> Floats: ...
-
-    def squeeze(self, values: Floats) -> Floats: ...
-
-    def error_features(self, queries: Queries) -> ErrorFeatures: ...
-
-    def calibrated_features(self, calibration: Calibration) -> Floats: ...
-
-    @property
-    def least_error(self) -> float: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """The predictive distribution of y of each query, in units of y.
@@ -64,14 +43,15 @@ class Prediction:
     `std` and `sample` exist.
     """
 
-    fitted: PredictedModel
-    queries: Queries
+    fitted: Any  # a `FittedTwin`, or a `FittedRegressor`, which has no `error_features`
+    queries: Any  # `Queries`, or `TableQueries` of another regressor
     calibration: Calibration | None = None  # for the errors of these measurements
 
     @property
     def target(self) -> TargetTransform:
         """The transformation of the fitted target."""
-        return self.fitted.target
+        target: TargetTransform = self.fitted.target
+        return target
 
     # --- on the scale of the fitted target ------------------------------------------------------
 

@@ -99,6 +99,9 @@ def _append(
         weights = np.concatenate([weights, np.ones(n_added)])
     if groups is not None:
         groups = np.append(groups, groups.max() + 1 + np.arange(n_added))
+    batch = anchors.batch
+    if batch is not None and queries.batch is not None:
+        batch = np.append(batch, queries.batch)
     if y_std is not None:
         y_std = np.append(y_std, np.full(n_added, np.median(y_std)))
     return replace(
@@ -111,7 +114,7 @@ def _append(
         labels=all_labels,
         learned_metric=anchors.metric,
         groups=groups,
-        batch=None if anchors.batch is None else np.append(anchors.batch, queries.batch),
+        batch=batch,
         y_std=y_std,
     )
 
@@ -171,7 +174,8 @@ def _add_to_batches(
     predicted, std = prediction.location, np.full(len(y), batches.within)
     if fitted.calibration is not None:  # rows with small errors know the offset better
         std = prediction.error_std
-        std = np.clip(std, *(bound * batches.within for bound in _STD_BOUNDS))
+        low, high = (bound * batches.within for bound in _STD_BOUNDS)
+        std = np.clip(std, low, high)
     std = np.maximum(std, 1e-140)
     batches, codes = batches.add(names, y - predicted, std**2)
     process = fitted.process

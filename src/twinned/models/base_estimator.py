@@ -34,6 +34,7 @@ _NARROW_FEATURES, _EXPONENT = 20, 4 / 3
 _WIDE_BINS = 63
 
 DEFAULT_ITERATIONS = 500  # at most
+_LEAST_PAIRS = 12_000  # fewer take hardly less time, as trees have an overhead in each node
 
 # scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
 # and give the same trees to the last bit, since differences are rounded after the subtraction.
@@ -63,7 +64,8 @@ class TreeSizes(NamedTuple):
         [100000, 39685, 15749]
         """
         ratio = _NARROW_FEATURES / max(n_features, _NARROW_FEATURES)
-        return int(min(self.pairs_per_row * n_rows, self.max_pairs * ratio**_EXPONENT))
+        wanted = max(self.pairs_per_row * n_rows, _LEAST_PAIRS)
+        return int(min(wanted, self.max_pairs * ratio**_EXPONENT))
 
     def n_trees(self, n_rows: int) -> int:
         """Number of trees: fewer of few rows, which need no more."""

@@ -214,25 +214,23 @@ def fit_gaussian_process(
     check_choice("kernel", kernel, list(KERNELS))
     max_rows = check_integer("max_rows", max_rows)
     max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
-    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
     merged, weight = merge_equal_rows(X, y, sample_weight)
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
-    rows, values = X[merged], y[merged].reshape(len(merged), -1)
+    rows, outputs = X[merged], y[merged].reshape(len(merged), -1)
     scaling = StandardScaling.fit(rows, weight)
-    target_scaling = StandardScaling.fit(values, weight)
+    target_scaling = StandardScaling.fit(outputs, weight)
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
-    target = target_scaling.transform(values)
+    target = target_scaling.transform(outputs)
     # rounded, so that the search does not depend on the units of the features
     rounded = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
-    if similar is None or len(rows) < _ROWS_PER_FEATURE * len(spread):
-        log_parameters = _maximize(rounded, max_likelihood_rows)
-    else:
-        start = np.log(np.append(similar.length_scales[scaling.varying] / spread, similar.noise))
-        log_parameters = _descend(rounded.first_rows(max_likelihood_rows), start, _FINE_STEPS)[0]
+    start = _similar_start(similar, scaling, len(rows))
+    log_parameters = _maximize(rounded, max_likelihood_rows, start)
     exact = MarginalLikelihood(kernel, standardized, target, weight)
     value, amplitude, constant, dual = exact.solve(log_parameters)
     length_scales = np.full(X.shape[1], np.inf)
@@ -307,12 +305,27 @@ class MarginalLikelihood:
         return -value, np.append(2.0 * squares - 4.0 * products, -noise_gradient)
 
 
-def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:
+def _similar_start(
+    similar: GaussianProcess | LearnedMetric | None, scaling: StandardScaling, n_rows: int
+) -> Floats | None:
+    """Logarithms of the length scales and noise of similar rows; None with few rows per feature."""
+    varying = scaling.varying
+    if similar is None or n_rows < _ROWS_PER_FEATURE * np.count_nonzero(varying):
+        return None
+    return np.log(np.append(similar.length_scales[varying] / scaling.scale[varying], similar.noise))
+
+
+def _maximize(
+    likelihood: MarginalLikelihood, max_rows: int, known_start: Floats | None = None
+) -> Floats:
     """Logarithms of the best length scales and noise: several starts on few rows, then more rows.
 
+    From a start that is known, a few steps on all rows are enough.
     Two starts have little noise, and one of them keeps it for its first steps: a function of
     interacting features easily looks like noise, from which the search does not return.
     """
+    if known_start is not None:
+        return _descend(likelihood.first_rows(max_rows), known_start, _FINE_STEPS)[0]
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
     root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows

@@ -170,19 +170,21 @@ def round_pairs(base: BaseEstimator, training: PairTrainingSet) -> bool:
     """Round the pairs of gradient boosting in place; return whether they are rounded.
 
     Equal differences, such as 0.3 − 0.1 and 0.6 − 0.4, differ by rounding, in each unit of X in
-    another way. Bins would separate them, so that predictions would depend on the unit. Categories
-    and values in float32 are not rounded, nor pairs with a validation set.
+    another way. Bins would separate them, so that predictions would depend on the unit. Pairs of a
+    validation set are rounded in the same way, categories and values in float32 are not.
     """
     inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
-    if not isinstance(inner, HistGradientBoostingRegressor) or "X_val" in training.fit_params:
+    if not isinstance(inner, HistGradientBoostingRegressor):
         return False
     pairs, categorical = np.asarray(training.pairs), inner.categorical_features
     if pairs.dtype != np.float64 or not (categorical is None or isinstance(categorical, str)):
         return False
     low, high = np.fmin.reduce(pairs), np.fmax.reduce(pairs)
     steps = np.where(high > low, high - low, 1.0) * _RESOLUTION
-    np.rint(np.divide(pairs, steps, out=pairs), out=pairs)
-    pairs *= steps
+    for matrix in (pairs, training.fit_params.get("X_val")):
+        if matrix is not None:
+            np.rint(np.divide(matrix, steps, out=matrix), out=matrix)
+            matrix *= steps
     return True
 
 

@@ -88,9 +88,11 @@ class Goals:
         self.direction = np.array([_DIRECTIONS.get(str(goal), 0) for goal in target.values()])
         self.low, self.high, self.unit = np.empty((3, len(target)))
         for i, (output, goal) in enumerate(zip(self.outputs, target.values(), strict=True)):
-            known, given = known_y[output], (None, None) if self.direction[i] else goal
-            low, high = parse_range("target", given, known, ", 'max', 'min'")
-            self.low[i], self.high[i], self.unit[i] = low, high, known.std() or 1.0
+            wanted = (None, None) if self.direction[i] else goal
+            self.low[i], self.high[i] = parse_range(
+                "target", wanted, known_y[output], ", 'max', 'min'"
+            )
+            self.unit[i] = known_y[output].std() or 1.0
         self.is_number = self.low == self.high
         self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
         is_range = np.flatnonzero(~self.is_number & (self.direction == 0))
@@ -132,20 +134,21 @@ def parse_constraints(texts: Sequence[str], names: Sequence[str]) -> Constraints
     (array([[ 1.,  1.,  0.],
            [-2.,  1.,  0.]]), array([100.,  -5.]), array([ True, False]))
     """
-    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    term = re.compile(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?({known})\s*(?=[+-]|$)")
+    any_name = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    term = re.compile(rf"\s*([+-]?)\s*(?:({_NUMBER})\s*\*?\s*)?({any_name})\s*(?=[+-]|$)")
     coefficients = np.zeros((len(texts), len(names)))
     limits, is_equation = np.zeros(len(texts)), np.zeros(len(texts), dtype=bool)
     for i, text in enumerate(texts):
         match = _CONSTRAINT.fullmatch(text)
         terms = list(term.finditer(match[1])) if match else []
-        if match is None or "".join(each[0] for each in terms) != match[1]:
+        if match is None or "".join(term_match[0] for term_match in terms) != match[1]:
             form = f"'a + b = 100' or '2 a - b <= 5' of the columns {', '.join(names)}"
             raise ValueError(f"A constraint has the form {form}, not {text!r}.")
         sign = -1.0 if match[2] == ">=" else 1.0
-        for each in terms:
-            coefficients[i, names.index(each[3])] += sign * float(each[1] + (each[2] or "1"))
-        limits[i], is_equation[i] = sign * float(match[3]), match[2] == "="
+        for plus_or_minus, factor, name in (term_match.groups() for term_match in terms):
+            coefficients[i, names.index(name)] += sign * float(plus_or_minus + (factor or "1"))
+        limits[i] = sign * float(match[3])
+        is_equation[i] = match[2] == "="
     return coefficients, limits, is_equation
 
 
@@ -225,14 +228,14 @@ class SearchSpace:
         """
         free, rows, n_free = self.is_free, rows.copy(), self.is_free.sum()
         weight = np.tile(1.0 - self.is_whole[free], (len(rows), 1))
-        no_goals = np.empty((len(rows), 0, n_free)), np.empty((len(rows), 0))
+        no_slopes, no_changes = np.empty((len(rows), 0, n_free)), np.empty((len(rows), 0))
         for _ in range(_CORRECTIONS + 1):
             values = self.low[free] + variables * self.width[free]
             values = np.where(self.is_whole[free], np.round(values), values)
             rows[:, free] = np.clip(values, self.low[free], self.high[free])
             if self._is_feasible(rows).all():
                 break
-            variables = self.nearest(rows, weight, *no_goals)
+            variables = self.nearest(rows, weight, no_slopes, no_changes)
         for i in np.flatnonzero(~self._is_feasible(rows) & free.any()):
             rows[i, free] = self._nearest_values(rows[i])
         return rows, self._is_feasible(rows)
@@ -243,13 +246,13 @@ class SearchSpace:
         columns, excess = self._coefficients[:, self.is_free], self._excess(row)
         # the increases and decreases of the values, whose sum is minimized
         least = np.where(self._is_equation, -excess, -np.inf)
-        found = milp(
+        solution = milp(
             np.tile(1 / self.width[self.is_free], 2),
             integrality=np.tile(self.is_whole[self.is_free], 2),
             bounds=Bounds(0.0, np.append(high - values, values - low)),
             constraints=LinearConstraint(np.hstack([columns, -columns]), least, -excess),
         )
-        if found.x is None:
+        if solution.x is None:
             return values
-        change = np.subtract(*np.split(found.x, 2))
+        change = np.subtract(*np.split(solution.x, 2))
         return values + np.where(self.is_whole[self.is_free], np.round(change), change)

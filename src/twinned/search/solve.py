@@ -179,12 +179,12 @@ def _encode_row(forward, row, argument):
 def _fixed_values(forward, fixed, origin):
     """The value of each fixed column by its position; None is that of each known row."""
     fixed = [fixed] if isinstance(fixed, str) else fixed or []
-    given = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
-    columns = find_columns(forward.names, list(given), "fixed")
+    fixed = fixed if isinstance(fixed, Mapping) else dict.fromkeys(fixed)
+    columns = find_columns(forward.names, list(fixed), "fixed")
     row = forward.table(forward.known[:1] if origin is None else origin[None]).iloc[0].to_dict()
-    row |= {name: value for name, value in given.items() if value is not None}
+    row |= {name: value for name, value in fixed.items() if value is not None}
     encoded, values = _encode_row(forward, row, "fixed"), {}
-    for j, value in zip(columns, given.values(), strict=True):
+    for j, value in zip(columns, fixed.values(), strict=True):
         values[j] = None if origin is None and value is None else encoded[j]
         if values[j] != values[j]:  # NaN
             raise ValueError(f"The fixed column {forward.names[j]!r} has no value.")

@@ -291,24 +291,6 @@ def test_power_transformations_are_tried_for_skewed_rows_only(rng):
     assert [result.spec.name for result in results] == ["ridge_power", "gp_matern"]
 
 
-@pytest.mark.parametrize("budget", [None, 1e6])
-def test_a_member_with_and_without_power_transformations(rng, budget):
-    X = rng.lognormal(sigma=1.5, size=(60, 2))
-    specs = resolve_members(["ridge", "ridge_power"], "balanced")
-
-    def fitted(y):
-        fits = power_fits(X, y)
-        run = (
-            fits.fit_all(specs)
-            if budget is None
-            else fits.fit_within(specs, budget, perf_counter())
-        )
-        return [result.spec.name for result in run]
-
-    assert fitted(X[:, 0] * X[:, 1]) == ["ridge_power"]
-    assert fitted(X @ [1.0, 2.0] + rng.normal(size=60)) == ["ridge"]
-
-
 def test_expected_seconds_of_power_transformations():
     cost = CostModel(300, 8, 10, 1)
     for name in ("ridge", "gp_rbf"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from twinned.estimators.blending.weights import (
     METHODS,
     bagged_greedy_selection,
-    fit_blend,
+    fit_weights,
     ratio_of_rmse,
     simplex_least_squares,
 )
@@ -65,7 +65,7 @@ def test_member_that_is_a_thousand_times_better_has_all_the_weight(scale):
     y = rng.normal(size=200) * scale
     noise = rng.normal(size=(200, 4)) * scale
     predictions = y[:, None] + noise * [1e-6, 1e-3, 1e-3, 2e-3]
-    blend = fit_blend(predictions, y)
+    blend = fit_weights(predictions, y)
     error = np.sqrt(np.mean((predictions @ blend.weights - y) ** 2))
     assert blend.weights[0] > 0.999
     assert error <= 1.001 * 1e-6 * scale * np.sqrt(np.mean((noise[:, 0] / scale) ** 2))
@@ -75,7 +75,7 @@ def test_blend_is_better_than_its_members_where_errors_are_independent():
     rng = np.random.RandomState(0)
     y = rng.normal(size=300)
     predictions = y[:, None] + rng.normal(size=(300, 4))
-    blend = fit_blend(predictions, y)
+    blend = fit_weights(predictions, y)
     single = np.sqrt(np.mean((predictions - y[:, None]) ** 2, axis=0)).min()
     assert min(blend.nested_rmse.values()) < 0.7 * single
     assert np.sqrt(np.mean((blend.nested_prediction - y) ** 2)) == pytest.approx(0.5, abs=0.06)
@@ -83,7 +83,7 @@ def test_blend_is_better_than_its_members_where_errors_are_independent():
 
 def test_perfect_member():
     y = np.arange(10.0)
-    blend = fit_blend(np.column_stack([y + 1, y]), y)
+    blend = fit_weights(np.column_stack([y + 1, y]), y)
     np.testing.assert_array_equal(blend.weights, [0, 1])
     np.testing.assert_array_equal(blend.nested_prediction, y)
 
@@ -93,7 +93,7 @@ def test_nested_prediction_does_not_use_the_row_itself():
     rng = np.random.RandomState(0)
     y = rng.normal(size=60)
     predictions = rng.normal(size=(60, 30))
-    blend = fit_blend(predictions, y)
+    blend = fit_weights(predictions, y)
     in_sample = np.sqrt(
         np.mean((predictions @ simplex_least_squares(predictions - y[:, None]) - y) ** 2)
     )

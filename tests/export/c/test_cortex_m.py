@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import cortex_m
+from benchmarks.export import cortex_m
 from twinned import TwinRegressor, thin
 from twinned.export.c import to_c
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from twinned.app.report.collect import Content, collect
 from twinned.diagnostics import Diagnosis
+from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.recommendation import describe_efforts, describe_member
-from twinned.diagnostics.twin_checks import draw_curve
 from twinned.displays.intervals import GUIDE, PredictionIntervalDisplay
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten

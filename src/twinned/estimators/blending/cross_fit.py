@@ -13,9 +13,6 @@ Of wide tables, Gaussian processes, boosting and extremely randomized trees of t
 the most important features, and all categorical ones; they come before those of all features, which
 take longer and are often worse. Each fold selects its own, without the rows that it holds out:
 out-of-fold errors are those of the whole procedure.
-
-Of a member and the same with power transformations, which is tried for skewed rows only, the one
-with the lower out-of-fold error is kept.
 """
 
 from __future__ import annotations
@@ -45,9 +42,6 @@ from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
-# Relative fall of the out-of-fold error from which a member with power transformations takes the
-# place of the plain one: with both, the error of the blend is higher.
-_LEAST_FALL = 0.02
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
@@ -129,7 +123,7 @@ class CrossFit:
             if len(fits[spec.label]) == len(self._folds(spec)):
                 members[spec.label] = self._join(spec, fits[spec.label])
         fitted = [members[spec.label] for spec in specs]
-        return self.choose_plain([member for member in fitted if member is not None])
+        return [member for member in fitted if member is not None]
 
     def fit_within(
         self, specs: list[MemberSpec], budget: float, start: float
@@ -163,7 +157,7 @@ class CrossFit:
                 self.skipped.pop(spec.label, None)
         unfitted = [of_member for name, of_member in efforts.items() if name not in members]
         self._explain_unfitted(unfitted, clock, budget)
-        return self.choose_plain(list(members.values()))
+        return list(members.values())
 
     def _explain_unfitted(
         self, unfitted: list[list[MemberSpec]], clock: Clock, budget: float
@@ -228,20 +222,6 @@ class CrossFit:
         reason = f"all values of y are {y[0]:g}"
         self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
         return [chosen]
-
-    def choose_plain(self, members: list[CrossFittedMember]) -> list[CrossFittedMember]:
-        """The members, without the worse of one and the same with power transformations.
-
-        The latter must have a clearly lower error.
-        """
-        plain_members = {member.spec.name: member for member in members}
-        worse = set()
-        for member in members:
-            plain = plain_members.get(member.spec.plain_name, member)
-            if plain is not member:
-                is_lower = self._rmse(member) < (1 - _LEAST_FALL) * self._rmse(plain)
-                worse.add(plain.label if is_lower else member.label)
-        return [member for member in members if member.label not in worse]
 
     def _rmse(self, member: CrossFittedMember) -> float:
         rows = self.rows.take(self.rows.held_out)

@@ -365,8 +365,9 @@ def fit_member(
     used = None
     if spec.screened:
         if fold not in settings.important:
-            features = important_features(rows.matrix, rows.y, SCREENED_FEATURES, rows.weight)
-            settings.important[fold] = features
+            settings.important[fold] = important_features(
+                rows.matrix, rows.y, SCREENED_FEATURES, rows.weight
+            )
         used = settings.important[fold]
     preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used)
     # the seed depends on the name, not on the other members

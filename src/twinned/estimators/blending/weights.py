@@ -87,7 +87,7 @@ METHODS: dict[str, WeightMethod] = {
 }
 
 
-def fit_blend(
+def fit_weights(
     predictions: Floats,
     y: Floats,
     weight: Floats | None = None,
@@ -117,7 +117,7 @@ def fit_blend(
     --------
     >>> y = np.arange(20.0)
     >>> noise = np.resize([1.0, -1.0, -1.0, 1.0, 1.0], 20)
-    >>> blend = fit_blend(np.column_stack([y + noise, y - noise, y + 9]), y)
+    >>> blend = fit_weights(np.column_stack([y + noise, y - noise, y + 9]), y)
     >>> blend.weights.round(2)
     array([0.5, 0.5, 0. ])
     """
@@ -239,16 +239,16 @@ def blend(members: list[CrossFittedMember], rows: BlendRows, seed: int) -> Blend
     predictions = held_out_predictions(members, rows)
     held_out, known = rows.held_out, rows.known
     if held_out.bounds is None:
-        return fit_blend(predictions, held_out.y, held_out.weight, held_out.groups, seed)
+        return fit_weights(predictions, held_out.y, held_out.weight, held_out.groups, seed)
     # with the limit for predictions within bounds, errors are the distances to the bounds
     limits = held_out.bounds.limits()
     comparable = limits[:, None] + np.column_stack(
         [held_out.bounds.errors(predicted) for predicted in predictions.T]
     )
-    weights = fit_blend(comparable, limits, held_out.weight, held_out.groups, seed)
+    weights = fit_weights(comparable, limits, held_out.weight, held_out.groups, seed)
     nested = weights.nested_prediction[: len(known)]
     rmse, _ = rmse_and_error(nested, known.y, known.weight)
-    return weights._replace(nested_prediction=nested, nested_rmse={weights.method: rmse})
+    return BlendWeights(weights.method, weights.weights, nested, {weights.method: rmse})
 
 
 def leaderboard(
@@ -292,7 +292,7 @@ def twin_contribution(
     others = np.array([not member.is_twin for member in members])
     if others.all() or not others.any():
         return None
-    without = fit_blend(predictions[:, others], known.y, known.weight, known.groups, seed)
+    without = fit_weights(predictions[:, others], known.y, known.weight, known.groups, seed)
     baseline_weights = np.zeros(len(members))
     baseline_weights[others] = without.weights
     ratio = ratio_of_rmse(

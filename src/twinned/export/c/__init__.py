@@ -136,7 +136,7 @@ def to_c(
     rows = _example_rows(model, fitted, schema)
     rounded_rows = rows.astype(np.float32).astype(np.float64)
     predicted = _predict(model, fitted and _rounded(fitted), rounded_rows)
-    apart = np.abs(predicted - _predict(model, fitted, rows))
+    differences = np.abs(predicted - _predict(model, fitted, rows))
     spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
     intervals = None if fitted is None else IntervalTable.of(fitted.calibration)
     text, flash_bytes = write_header(
@@ -145,7 +145,7 @@ def to_c(
         schema,
         read_feature_names(model, schema.n_features),
         model_name=type(model).__name__,
-        apart=apart,
+        differences=differences,
         fitted=fitted,
         mean_residual=0.0 if fitted is None else float(mean_residual(fitted)[0]),
         metric=None if fitted is None else _metric(fitted),
@@ -162,8 +162,8 @@ def to_c(
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
         has_intervals=intervals is not None,
-        max_difference=float(apart.max()),
-        rms_difference=float(np.sqrt(np.mean(apart**2))),
+        max_difference=float(differences.max()),
+        rms_difference=float(np.sqrt(np.mean(differences**2))),
         text=text,
     )
 

@@ -37,7 +37,10 @@ class Column(NamedTuple):
 
 
 def _columns(schema: TableSchema, names: Iterable[str]) -> list[Column]:
-    return [Column(*parts) for parts in zip(names, schema.kinds, schema.categories, strict=True)]
+    return [
+        Column(name, kind, categories)
+        for name, kind, categories in zip(names, schema.kinds, schema.categories, strict=True)
+    ]
 
 
 def add_inputs(
@@ -48,9 +51,12 @@ def add_inputs(
     if not any(column.is_text for column in columns):
         info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
         return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
-    types = {each.name: TensorProto.STRING if each.is_text else number for each in columns}
-    infos = [helper.make_tensor_value_info(*each, [BATCH, 1]) for each in types.items()]
-    return infos, concatenate([_encode(each, Tensor(graph, each.name), dtype) for each in columns])
+    infos, encoded = [], []
+    for column in columns:
+        element = TensorProto.STRING if column.is_text else number
+        infos.append(helper.make_tensor_value_info(column.name, element, [BATCH, 1]))
+        encoded.append(_encode(column, Tensor(graph, column.name), dtype))
+    return infos, concatenate(encoded)
 
 
 def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -68,46 +74,41 @@ def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
     """
     if not schema.categorical and not schema.marked:
         return matrix
-    parts = [matrix.columns(schema.numeric)] if schema.numeric else []
+    indicators = []
     for j in schema.categorical:
-        if n_indicators := schema.n_indicators[j]:
-            codes = matrix.columns([j])
-            parts.append(_where_known(codes, codes.equals(np.arange(n_indicators, dtype=float))))
-    if schema.marked:
-        parts.append(matrix.columns(schema.marked).is_nan().cast(DOUBLE))
-    if schema.categorical:
-        parts.append(matrix.columns(schema.categorical))
-    return concatenate(parts)
+        codes = matrix.columns([j])
+        one_hot = codes.equals(np.arange(schema.n_indicators[j], dtype=float))
+        indicators.append(_where_known(codes, one_hot))
+    numeric, codes = matrix.columns(schema.numeric), matrix.columns(schema.categorical)
+    marks = matrix.columns(schema.marked).is_nan().cast(DOUBLE)
+    return concatenate([numeric, *indicators, marks, codes])
 
 
 def add_preparation(preparation: FeaturePreparation, matrix: Tensor) -> Tensor:
     """Encoded rows (row, feature) → features of a member, as `FeaturePreparation.transform`."""
-    values = matrix
-    if preparation.empty:  # features that had no known value
-        is_empty = np.isin(np.arange(preparation.n_features), preparation.empty)
-        values = matrix.graph.add("Where", is_empty, 0.0, matrix)
+    features = np.arange(preparation.n_features)
+    is_unused = np.isin(features, preparation.empty)  # such as features that had no known value
+    values = matrix.graph.add("Where", is_unused, 0.0, matrix)
     if preparation.kind == "encoded":
         return values
     categorical, n_categories = preparation.categorical, preparation.n_categories
-    fill = preparation.medians.copy()
+    fill, largest = preparation.medians.copy(), np.full(preparation.n_features, np.inf)
+    # a known category is below n, which is the code of a missing one; n + 1 that of a new one
     fill[categorical] = n_categories
-    if categorical:
-        # a known category is below n, which is the code of a missing one; n + 1 that of a new one
-        largest = np.full(preparation.n_features, np.inf)
-        largest[categorical] = np.array(n_categories, dtype=float) - 1
-        values = values.apply("Greater", largest).apply("Where", fill + 1.0, values)
+    largest[categorical] = np.array(n_categories, dtype=float) - 1
+    values = values.apply("Greater", largest).apply("Where", fill + 1.0, values)
     missing = matrix.is_nan()
     filled = missing.apply("Where", fill, values)
-    marks = [missing.cast(DOUBLE).columns(preparation.marked)] if preparation.marked else []
+    marks = missing.cast(DOUBLE).columns(preparation.marked)
     if preparation.kind == "complete":
-        return concatenate([filled, *marks])
-    numeric = [j for j in range(preparation.n_features) if j not in categorical]
-    parts = [filled.columns(numeric)] if numeric else []
+        return concatenate([filled, marks])
+    numeric = filled.columns(np.setdiff1d(features, categorical))
     indicators = [
         filled.columns([j]).equals(np.arange(n + 1, dtype=float))
         for j, n in zip(categorical, n_categories, strict=True)
     ]
-    return (concatenate(parts + marks + indicators) - preparation.center) / preparation.spread
+    dense = concatenate([numeric, marks, *indicators])
+    return (dense - preparation.center) / preparation.spread
 
 
 def add_category_index(

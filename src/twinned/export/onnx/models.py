@@ -190,13 +190,11 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     std = std + error_scale.floor if error_scale.floor > 0 else ones
     if error_scale.regressor is None:
         return std
-    scale_features = [mean, std]
+    scale_features = [matrix.columns(stored.neighbors.codes)]
     if stored.neighbors.columns:
         values = matrix.columns(stored.neighbors.columns)
-        scale_features = [values, _add_neighbor_features(stored, values, mean), *scale_features]
-    if stored.neighbors.codes:
-        scale_features = [matrix.columns(stored.neighbors.codes), *scale_features]
-    features = concatenate(scale_features).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
+        scale_features += [values, _add_neighbor_features(stored, values, mean)]
+    features = concatenate([*scale_features, mean, std]).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
     size = ones
     if error_scale.regressor_floor > 0:
         size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor

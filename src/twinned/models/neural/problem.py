@@ -7,7 +7,7 @@ predicts: both the features of a wide table and their relevance are learned with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,9 @@ def select_inputs(
                 of_fold.relevance[kind, of_fold.used[kind] > 0] = factor
     all_columns = np.unique(np.concatenate([of_fold.columns for of_fold in inputs]))
     inputs = [
-        of_fold._replace(columns=np.searchsorted(all_columns, of_fold.columns))
+        NetworkInputs(
+            np.searchsorted(all_columns, of_fold.columns), of_fold.used, of_fold.relevance
+        )
         for of_fold in inputs
     ]
     return of_all[0], all_columns, inputs
@@ -307,8 +309,14 @@ def build_problem(estimator, X, y, *, X_val=None, y_val=None, folds=None, learn=
 
 
 def build_problem_of_rows(
-    estimator, rows: TrainingRows, *, X_val=None, y_val=None, folds=None, learn=None
-):
+    estimator: Any,
+    rows: TrainingRows,
+    *,
+    X_val: Any = None,
+    y_val: Any = None,
+    folds: Folds | None = None,
+    learn: MetricCache | None = None,
+) -> TrainingProblem:
     """Return the `TrainingProblem` of validated rows.
 
     `folds` are given ones of the rows of the table; None draws them. Problems that share `learn`,
@@ -322,19 +330,20 @@ def build_problem_of_rows(
     if options.twin:
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
-    rows = MergedRows.of(table, learn or MetricCache())
-    scale = rows.scale
-    learned = _learn_metric(estimator, options, rows)
-    partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
-    validation_X, validation_y = rows.X[:0], rows.y[:0]
+    merged = MergedRows.of(table, learn or MetricCache())
+    scale = merged.scale
+    learned = _learn_metric(estimator, options, merged)
+    partners = _partner_table(estimator.pairs, merged.X, rng, learned) if options.twin else None
+    validation_X, validation_y = merged.X[:0], merged.y[:0]
     if X_val is None and y_val is None:
-        folds = rows.folds or _draw_folds(options, rows, seed)
+        folds = merged.folds or _draw_folds(options, merged, seed)
     else:
         validation_X, validation_y = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        n_rows = len(rows.X)
+        n_rows = len(merged.X)
         folds = [(np.arange(n_rows), n_rows + np.arange(len(validation_X)))]
-    selected, columns, inputs = select_inputs(options, rows, folds, learned)
-    all_X, all_y, row_weight = _append_rows(rows, validation_X, validation_y)
+    selected, columns, inputs = select_inputs(options, merged, folds, learned)
+    assert table.unlabelled is not None, "made by prepare_rows"
+    all_X, all_y, row_weight = _append_rows(merged, validation_X, validation_y)
     return TrainingProblem(
         options=options,
         table=table,
@@ -343,7 +352,7 @@ def build_problem_of_rows(
         X=all_X[:, columns],
         y=scale.transform_y(all_y),
         row_weight=row_weight,
-        merged_into=rows.merged_into,
+        merged_into=merged.merged_into,
         folds=[held_out for _, held_out in folds],
         training=[training for training, _ in folds],
         unlabelled=np.arange(len(all_X) - len(table.unlabelled), len(all_X)),
@@ -351,14 +360,14 @@ def build_problem_of_rows(
         learned_metric=learned,
         inputs=inputs,
         seed=seed,
-        bounds=None if rows.bounds is None else _scale_bounds(rows.bounds, scale, all_y),
+        bounds=None if merged.bounds is None else _scale_bounds(merged.bounds, scale, all_y),
     )
 
 
 def _append_rows(rows: MergedRows, X_val: Floats, y_val: Floats) -> tuple[Floats, Floats, Floats]:
     """X, y and weights of the merged rows, then of validation rows, then of unlabelled rows."""
     table, scale = rows.table, rows.scale
-    assert table.unlabelled is not None, "made by make_training_rows"
+    assert table.unlabelled is not None, "made by prepare_rows"
     others = scale.transform(table.schema.to_rows(table.unlabelled)).features
     X = np.concatenate([rows.X, X_val, others])
     # the y of unlabelled rows has weight 0, and its value is arbitrary

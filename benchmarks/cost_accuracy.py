@@ -1,0 +1,87 @@
+"""The default twin before and after a change of its defaults: test error and processor seconds.
+
+`TwinRegressor(random_state=0)` is trained on the 80 % of the paper's splits and tested on the 20 %.
+Rows of the version `before` are those of `accuracy_trees.csv`, whose seconds include predictions.
+Results: `benchmarks/results/cost_accuracy.csv` and `.md`. It continues where it stopped.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.cost_accuracy --version after --splits 10 --jobs 16
+    python -m benchmarks.cost_accuracy --only-table
+"""
+
+import time
+
+import numpy as np
+
+from paper import harness
+from paper.data import rmse, training_and_test_rows
+from twinned import TwinRegressor
+from twinned.datasets import KEYS
+
+COLUMNS = ["dataset", "version", "seed", "rmse:.6g", "fit_seconds:.4g", "n_pairs"]
+
+
+def run_split(dataset, version, seed):
+    """Fit and test the twin; all versions have the same parameters."""
+    (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
+    start = time.process_time()
+    twin = TwinRegressor(random_state=0).fit(X, y)
+    seconds = time.process_time() - start
+    error = rmse(twin.predict(X_test), y_test)
+    return {"rmse": error, "fit_seconds": seconds, "n_pairs": twin.n_pairs_}
+
+
+def summary(runs):
+    """The table of both versions, on the splits that both have."""
+    values = runs.pivot_table(index=["dataset", "seed"], columns="version").dropna()
+    rows, ratios = [], []
+    for key in (key for key in KEYS if key in values.index):
+        errors, seconds = (values.loc[key][name] for name in ("rmse", "fit_seconds"))
+        before, after = errors["before"], errors["after"]
+        difference = after - before
+        std_error = difference.std() / np.sqrt(len(difference))
+        ratios.append(after.mean() / before.mean())
+        rows.append(
+            [
+                key,
+                f"{before.mean():.4g}",
+                f"{after.mean():.4g}",
+                f"{ratios[-1]:.3f}",
+                f"{difference.mean() / std_error:+.1f}",
+                f"{seconds['before'].mean():.1f}",
+                f"{seconds['after'].mean():.1f}",
+                str(len(before)),
+            ]
+        )
+    mean = np.exp(np.mean(np.log(ratios)))
+    rows.append(["geometric mean", "", "", f"**{mean:.3f}**", "", "", "", ""])
+    header = (
+        " | before | after | ratio | difference in standard errors | s before | s after | splits"
+    )
+    return [
+        "# The default twin before and after",
+        "",
+        "Mean test RMSE of `TwinRegressor()` on the paper's splits, and processor seconds of a fit "
+        "on one thread. `python -m benchmarks.cost_accuracy`.",
+        "",
+        *harness.markdown_table(header, rows),
+    ]
+
+
+def main():
+    arguments = harness.parse_arguments(
+        __doc__, version="after", datasets=list(KEYS), splits=10, jobs=1, only_table=False
+    )
+    table = harness.ResultTable(
+        harness.RESULTS / "cost_accuracy.csv", ("dataset", "version", "seed"), COLUMNS
+    )
+    trials = [
+        (key, arguments.version, seed)
+        for seed in range(arguments.splits)
+        for key in arguments.datasets
+    ]
+    harness.run_benchmark(table, trials, run_split, arguments)
+    harness.write_markdown(table.path.with_suffix(".md"), summary(table.read()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""Pictures of single pages of the documentation, from committed results and generated data.
+
+Writes `docs/pictures/NAME.png` of each name of PICTURES, or of those that are given.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.pages.page_pictures [NAME …]
+
+The picture of data sets needs their files. That of the page of serving is a screenshot
+(`examples/page_picture.py`).
+"""
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import frame
+from benchmarks.export import microcontroller_summary
+from benchmarks.pages.page import read_results
+from paper.page import DOCS
+from twinned import ForwardFolds, TwinRegressor
+from twinned.datasets import KEYS, info, load
+
+ORANGE, BLUE, BROWN, GREEN, GRAY = "#c2410c", "#0369a1", "#a16207", "#0f766e", "#6b7280"
+LIMIT = 3.0  # of the generated example of detection limits
+SERIES = {
+    "Cigar": "cigarettes, 46 states",
+    "Gasoline": "gasoline, 18 countries",
+    "Produc": "production, 48 states",
+    "drifting level": "generated, drifting level",
+}
+COMMANDS = (
+    "twinned fit houses.csv --target price --label id -c postcode --budget 60s -o houses.twin",
+    "twinned predict houses.twin new.csv --keep id --interval 0.9",
+    "twinned explain houses.twin new.csv --label id --rows h52 -k 2",
+)
+WIDTH = 100  # characters of a line of the terminal
+
+
+def subplots(*shape, **options):
+    """Return a figure and its axes."""
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(*shape, layout="constrained", **options)
+
+
+def label_rows(axes, names):
+    """Label the rows of a plot, from above; return their positions."""
+    positions = np.arange(len(names))[::-1]
+    axes.set_yticks(positions, names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    return positions
+
+
+# --- detection limits ---
+
+
+def expected_label(x):
+    """Return the function of the example of detection limits."""
+    return 3.5 + 2.5 * np.sin(2.5 * x) + 0.3 * x
+
+
+def draw_detection_limits():
+    """Draw fits to values of which some are below a limit, and errors of the benchmark."""
+    rng = np.random.RandomState(0)
+    x = np.sort(rng.uniform(0, 4, 80))
+    y = expected_label(x) + rng.normal(0, 0.1, len(x))
+    below = y < LIMIT
+    grid = np.linspace(0, 4, 300)
+    upper = np.where(below, LIMIT, np.nan)
+    fits = {
+        "rows left out": (GRAY, x[~below], y[~below], {}),
+        "limit as the value": (BLUE, x, np.maximum(y, LIMIT), {}),
+        "bounds, y_upper": (ORANGE, x, np.where(below, np.nan, y), {"y_upper": upper}),
+    }
+    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.7), width_ratios=(1.25, 1))
+    left.axhline(LIMIT, color="0.75", linewidth=1)
+    left.plot(grid, expected_label(grid), "k:", label="truth")
+    for name, (color, x_known, y_known, bounds) in fits.items():
+        twin = TwinRegressor(cv=0, random_state=0).fit(x_known[:, None], y_known, **bounds)
+        left.plot(grid, twin.predict(grid[:, None]), color=color, label=name)
+    left.plot(x[~below], y[~below], "o", markersize=3, color="0.3", label="measured")
+    (tip,) = left.plot(x[below], upper[below], "v", markersize=5, color=GREEN)
+    tip.set_label(f"“<{LIMIT:g}”")
+    left.vlines(x[below], 0, LIMIT, color=GREEN, linewidth=0.5)
+    left.set(xlabel="feature", ylabel="target", title="Fits of a twin to 80 rows", ylim=(0, 7.5))
+    runs = read_results("censored_labels").query("model == 'twin' and share == 0.4")
+    ways = ["dropped", "substituted", "censored"]
+    ratios = np.log(runs[ways].div(runs["known"], axis=0))
+    means = np.exp(ratios.groupby(runs["dataset"]).mean()).loc[list(KEYS)]
+    positions = label_rows(right, KEYS)
+    right.axvline(1, color="0.75", linewidth=1)
+    for way, (color, *_), marker in zip(ways, fits.values(), "sso", strict=True):
+        right.plot(means[way], positions, marker, markersize=6, color=color)
+    right.set(xscale="log", xlabel="RMSE / RMSE with all values known")
+    right.set_xticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+    right.set_xticks([], minor=True)
+    right.set_title("40 % of the labels beyond limits")
+    figure.legend(fontsize=8, ncols=6, loc="outside lower center")
+    return figure
+
+
+# --- rows in time ---
+
+
+def draw_time():
+    """Draw forward folds, and the errors that folds state beside those of later rows."""
+    times = np.arange(60)
+    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.8), width_ratios=(1, 1.25))
+    folds = list(ForwardFolds().split(times[:, None], groups=times))
+    positions = label_rows(left, [f"fold {i + 1}" for i in range(len(folds))])
+    for position, (training, held_out) in zip(positions, folds, strict=True):
+        left.plot(training, np.full(len(training), position), "s", markersize=3, color=BLUE)
+        left.plot(held_out, np.full(len(held_out), position), "s", markersize=3, color=ORANGE)
+    left.plot([], [], "s", color=BLUE, label="training rows")
+    left.plot([], [], "s", color=ORANGE, label="held-out rows")
+    left.set(xlabel="time", title="Forward folds", xticks=[])
+    runs = read_results("rows_in_time").dropna(subset="future")
+    runs = runs.sort_values(["series", "rows", "seed"])
+    names = runs["series"].replace(SERIES).where(~runs["series"].duplicated(), "")
+    positions = label_rows(right, names)
+    right.axvline(1, color=GRAY, linewidth=1)
+    for column, color, marker, name in (
+        ("future", GREEN, "s", "rows that follow"),
+        ("forward", ORANGE, "o", "stated by forward folds"),
+    ):
+        style = {"color": color, "fmt": marker, "markersize": 5, "linewidth": 1, "label": name}
+        ratio, error = runs[column] / runs["random"], runs[column + "_se"] / runs["random"]
+        right.errorbar(ratio, positions, xerr=error, **style)
+    right.tick_params(axis="y", labelsize=8)
+    right.set(xlabel="RMSE / RMSE that random folds state", title="Stated errors and later ones")
+    figure.legend(fontsize=8, ncols=4, loc="outside lower center")
+    return figure
+
+
+# --- trees or networks ---
+
+
+def draw_trees_or_networks():
+    """Draw errors of twins of trees and of networks, divided by those of CatBoost."""
+    runs = pd.concat([read_results("accuracy_trees"), read_results("accuracy_neural")])
+    means = runs.pivot_table(index="dataset", columns="model", values="rmse").loc[list(KEYS)]
+    figure, axes = subplots(figsize=(7.2, 3.6))
+    positions = label_rows(axes, KEYS)
+    axes.axvline(1, color="0.75", linewidth=1)
+    for model, color, marker, name in (
+        ("twin", BLUE, "s", "trees: TwinRegressor()"),
+        ("twin:fast", BROWN, "^", 'networks, effort="fast"'),
+        ("twin:balanced", ORANGE, "o", "networks: TwinNeuralRegressor()"),
+    ):
+        axes.plot(means[model] / means["catboost"], positions, marker, color=color, label=name)
+    axes.set(xscale="log", xlabel="RMSE / RMSE of CatBoost, means of 25 splits")
+    axes.set_xticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
+    axes.set_xticks([], minor=True)
+    axes.legend(fontsize=8)
+    return figure
+
+
+# --- active learning ---
+
+
+def draw_active_learning():
+    """Draw the error of a twin by the number of labels, chosen by `query` or at random."""
+    runs = read_results("active_learning").query("model == 'twin'")
+    means = runs.pivot_table(index="labels", columns=["dataset", "choice"], values="rmse")
+    figure, panels = subplots(3, 3, figsize=(8.4, 5.4), sharex=True)
+    for axes, key in zip(panels.flat, KEYS, strict=True):
+        axes.plot(means[key, "random"], color=GRAY, label="random")
+        axes.plot(means[key, "spread"], color=ORANGE, label='query, "uncertainty"')
+        axes.set_title(key, fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.set_ylim(bottom=0)
+    panels[0, 0].legend(fontsize=8, loc="lower left")
+    figure.supxlabel("labels", fontsize=9)
+    figure.supylabel("test RMSE, mean of 10 seeds", fontsize=9)
+    return figure
+
+
+# --- export ---
+
+
+def draw_export():
+    """Draw differences of ONNX files from `predict`, and their sizes."""
+    runs = read_results("onnx_export")
+    groups = runs.groupby("kind", sort=False)
+    largest = groups[["mean", "std"]].max().sort_values("mean")
+    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.8), width_ratios=(1.4, 1))
+    positions = label_rows(left, list(largest.index))
+    for output, color, marker, tolerance in (("mean", ORANGE, "o", 1e-5), ("std", BLUE, "s", 1e-4)):
+        left.axvline(tolerance, color=color, linewidth=1, linestyle=":")
+        left.plot(largest[output], positions, marker, markersize=5, color=color, label=output)
+    left.set(xscale="log", xlabel="largest difference / standard deviation of y")
+    left.set_title("Differences from predict")
+    left.legend(fontsize=8)
+    label_rows(right, len(largest) * [""])
+    sizes = groups["size_ratio"].agg(["min", "max"]).loc[largest.index]
+    right.axvline(1, color="0.75", linewidth=1)
+    right.hlines(positions, sizes["min"], sizes["max"], color=GREEN, linewidth=4)
+    right.set(xlabel="size of the file / size of the saved model", xlim=(0, 1.3))
+    right.set_title("Sizes on nine data sets")
+    return figure
+
+
+# --- scaling out ---
+
+
+def draw_scaling_out():
+    """Draw the rate of predictions by the number of workers of a Dask cluster."""
+    text = (frame.RESULTS / "dask_workers.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([\d,]+), ([\d,]+) \|", text, re.MULTILINE)
+    workers = [int(row[0]) for row in rows]
+    rates = np.array([[float(rate.replace(",", "")) for rate in row[1:]] for row in rows])
+    figure, axes = subplots(figsize=(5.6, 3.2))
+    proportional = rates[0].mean() * np.array([0, workers[-1]])
+    axes.plot([0, workers[-1]], proportional, color="0.75", label="proportional to the first")
+    axes.plot(workers, rates, "o", color=ORANGE)
+    axes.plot([], [], "o", color=ORANGE, label="measured, two runs")
+    axes.set(xlabel="workers of one thread", ylabel="rows per second", xticks=[0, *workers])
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    return figure
+
+
+# --- data sets ---
+
+
+def draw_data_sets():
+    """Draw the distribution of the target of each data set of the paper."""
+    figure, panels = subplots(3, 3, figsize=(8.4, 4.6))
+    for axes, key in zip(panels.flat, KEYS, strict=True):
+        axes.hist(load(key)[1], bins=40, color=BLUE)
+        axes.set_title(f"{key}, {info(key).name}", fontsize=9)
+        axes.tick_params(labelsize=8)
+    figure.supxlabel("target", fontsize=9)
+    figure.supylabel("rows", fontsize=9)
+    return figure
+
+
+# --- command line ---
+
+
+def write_example_tables(folder):
+    """Write the tables of the page of the command line, by its own code."""
+    page = (DOCS / "command-line.md").read_text("utf-8")
+    code = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+
+
+def wrap_line(line):
+    """Return the parts of a line that fit into the terminal; only lines of text are longer."""
+    indent = 13 * " "  # of the values that `twinned fit` prints
+    return [line] if len(line) <= WIDTH else textwrap.wrap(line, WIDTH, subsequent_indent=indent)
+
+
+def draw_command_line():
+    """Draw the commands and what they print."""
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_example_tables(folder)
+        for command in COMMANDS:
+            call = [sys.executable, "-m", *shlex.split(command)]
+            options = {"cwd": folder, "env": os.environ | {"COLUMNS": str(WIDTH)}, "check": True}
+            found = subprocess.run(call, stdout=subprocess.PIPE, text=True, **options)
+            lines += ["$ " + command, *found.stdout.splitlines(), ""]
+    lines = [part for line in lines for part in wrap_line(line)]
+    figure, axes = subplots(figsize=(6.9, 0.17 * len(lines)), facecolor="#0f172a")
+    axes.set(xlim=(0, 1), ylim=(len(lines), 0))
+    axes.set_axis_off()
+    for position, line in enumerate(lines):
+        color = "#fdba74" if line.startswith("$ ") else "#e5e7eb"
+        axes.text(0, position, line, color=color, family="monospace", fontsize=8, va="top")
+    return figure
+
+
+PICTURES = {
+    "detection-limits": draw_detection_limits,
+    "time": draw_time,
+    "trees-or-networks": draw_trees_or_networks,
+    "active-learning": draw_active_learning,
+    "export": draw_export,
+    "scaling-out": draw_scaling_out,
+    "data-sets": draw_data_sets,
+    "command-line": draw_command_line,
+    "microcontrollers": lambda: microcontroller_summary.draw(read_results("microcontroller")),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    for name in parser.parse_args().names or PICTURES:
+        frame.write_figure(DOCS / "pictures" / f"{name}.png", PICTURES[name](), dpi=130)
+
+
+if __name__ == "__main__":
+    main()
