@@ -18,7 +18,7 @@ from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table, join_names
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import split_target
-from twinned.fitted.prediction import TargetPredictions
+from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.schema import NUMERIC, Floats
 
@@ -195,9 +195,9 @@ class TablePredictor:
         names of the columns end with those of the targets; of several outputs, with their numbers.
         """
         prediction = self.model.predict_distribution(rows.X, batch=rows.batch, of=of)
-        predictions = [prediction]
-        if isinstance(prediction, TargetPredictions):
-            predictions = prediction.predictions
+        predictions: Sequence[Prediction] = (
+            [prediction] if isinstance(prediction, Prediction) else prediction.predictions
+        )
         columns: Columns = {}
         for (suffix, predictor), target in zip(self.of_targets.items(), predictions, strict=True):
             if (confidence is not None or levels) and target.calibration is None:

@@ -7,6 +7,7 @@ is called, so that `--help` is fast.
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -91,7 +92,7 @@ def _twinned(
     """
 
 
-_COMMANDS = {
+_COMMANDS: dict[type, Callable[..., None]] = {
     AdviseOptions: advise_command,
     FitOptions: fit_command,
     PredictOptions: predict_command,

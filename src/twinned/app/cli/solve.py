@@ -107,7 +107,8 @@ def solve_command(options: SolveOptions) -> None:
         return
     facts = {"goal": options.goal, "reached_rows": int(proposals.iloc[:, -1].sum())}
     summary = messages.counted(len(proposals), "proposal")
-    output_result(options, path, {}, dict(proposals), facts, summary)
+    columns = {str(name): column.to_numpy() for name, column in proposals.items()}
+    output_result(options, path, {}, columns, facts, summary)
 
 
 def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: Any) -> pd.DataFrame:

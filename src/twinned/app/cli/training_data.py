@@ -251,16 +251,16 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     Missing values and a single group are refused.
     """
     named = options.named_columns()
-    given = {name: named[name] for name in ("group", "time-column", "coordinates") if named[name]}
-    if len(given) > 1:
-        raise ValueError(f"--{' and --'.join(given)} cannot be combined; use one of them.")
-    checked = given | {"batch": named["batch"]}
+    folds = {name: named[name] for name in ("group", "time-column", "coordinates") if named[name]}
+    if len(folds) > 1:
+        raise ValueError(f"--{' and --'.join(folds)} cannot be combined; use one of them.")
+    checked = folds | {"batch": named["batch"]}
     for option, name in ((option, name) for option, names in checked.items() for name in names):
         cells = enumerate(table.column(name))
         if missing := [table.location(row, name) for row, cell in cells if is_missing(cell)]:
             raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
-    if "coordinates" in given:
-        places = [numeric_column(table, name)[0] for name in given["coordinates"]]
+    if "coordinates" in folds:
+        places = [numeric_column(table, name)[0] for name in folds["coordinates"]]
         return spatial_blocks(np.column_stack(places))
     if options.group is None:
         return None if options.time_column is None else _read_times(table, options.time_column)

@@ -270,24 +270,24 @@ def _tabulate_out_of_fold(
     distances = cdist(features[rows], features)
     known_y = anchors.targets + fitted.anchor_offsets[:, None]
     content, tables = np.column_stack([anchors.X, known_y]), []
-    for known, held_out in folds:
+    for training, held_out in folds:
         queries = np.flatnonzero(np.isin(rows, held_out))
         if not len(queries):
             continue
-        pairs = np.ix_(queries, known)
-        mean_residuals = target.apply(shares[pairs] @ target.invert(residuals[known]))
+        pairs = np.ix_(queries, training)
+        mean_residuals = target.apply(shares[pairs] @ target.invert(residuals[training]))
         means = predicted[rows[queries], None, None] - mean_residuals[:, None]
         block = AnchorEstimates(
-            indices=np.broadcast_to(np.arange(len(known)), shares[pairs].shape),
-            estimates=target.invert(means + residuals[known]),
+            indices=np.broadcast_to(np.arange(len(training)), shares[pairs].shape),
+            estimates=target.invert(means + residuals[training]),
             weights=shares[pairs],
             distances=distances[pairs],
         )
-        first, codes = distinct_rows(content[known])
-        fold_y = target.invert_known(known_y[known])
+        first, codes = distinct_rows(content[training])
+        fold_y = target.invert_known(known_y[training])
         span = slice(0, len(queries))
         table = tabulate_estimates(span, block, fold_y, MAX_COMPARABLES, first, codes)
-        is_case, anchor = table["anchor"] >= 0, known[table["anchor"]]
+        is_case, anchor = table["anchor"] >= 0, training[table["anchor"]]
         tables.append(
             table.assign(query=queries[table["query"]], anchor=np.where(is_case, anchor, -1))
         )

@@ -23,33 +23,33 @@ class Grid:
     summary: str  # the estimate from the cases shown alone, beside the prediction
 
 
-def summarize_features(found: ComparableCases) -> ComparableCases:
+def summarize_features(comparables: ComparableCases) -> ComparableCases:
     """The cases with the features of largest adjustment; those of all others are summed.
 
     Features without any adjustment are left out. Without adjustments, the first features are used.
     """
     sizes = {
-        name: max(abs(case.adjustments.get(name, 0.0)) for case in found.cases)
-        for name in found.cases[0].values
+        name: max(abs(case.adjustments.get(name, 0.0)) for case in comparables.cases)
+        for name in comparables.cases[0].values
     }
     adjusted = [name for name in sizes if sizes[name] > 0] or list(sizes)
     shown = sorted(adjusted, key=lambda name: -sizes[name])[:MAX_FEATURES]
     cases = []
-    for case in found.cases:
+    for case in comparables.cases:
         adjustments = {name: case.adjustments[name] for name in shown if case.adjustments}
         if case.adjustments and len(shown) < len(adjusted):
             adjustments[OTHER_FEATURES] = case.difference - sum(adjustments.values())
         values = {name: case.values[name] for name in shown}
         cases.append(replace(case, values=values, adjustments=adjustments))
-    return replace(found, cases=cases)
+    return replace(comparables, cases=cases)
 
 
-def make_grid(values: dict[str, Value], prediction: float, found: ComparableCases) -> Grid:
+def make_grid(values: dict[str, Value], prediction: float, comparables: ComparableCases) -> Grid:
     """The grid of a row with these values, from the result of `summarize_features`.
 
     It has the known value of each case, what each feature adds, their sum and its weight.
     """
-    cases, spec = found.with_others, number_format(prediction, found)
+    cases, spec = comparables.with_others, number_format(prediction, comparables)
     features = dict.fromkeys(name for case in cases for name in (*case.values, *case.adjustments))
 
     def numbers(values: Iterable[float]) -> list[tuple[str, str]]:
@@ -63,17 +63,19 @@ def make_grid(values: dict[str, Value], prediction: float, found: ComparableCase
     for name in features:
         cells = [cell(case, name) for case in cases]
         lines.append((shorten(name, _MAX_NAME), _value_text(values, name), cells))
-    own = show_number(prediction, spec)
-    lines.append(("adjusted value", own, numbers(case.estimate for case in cases)))
+    predicted = show_number(prediction, spec)
+    lines.append(("adjusted value", predicted, numbers(case.estimate for case in cases)))
     lines.append(("weight", "", [("", f"{100 * case.weight:.2f} %") for case in cases]))
-    alone = f"from the cases shown alone {show_number(found.estimate, spec)}"
-    summary = f"Prediction {own}; {alone} ({100 * found.share:.3g} % of the weight)."
+    alone = f"from the cases shown alone {show_number(comparables.estimate, spec)}"
+    summary = f"Prediction {predicted}; {alone} ({100 * comparables.share:.3g} % of the weight)."
     return Grid([name_case(case.label, case.count) for case in cases], lines, summary)
 
 
-def number_format(prediction: float, found: ComparableCases) -> str:
+def number_format(prediction: float, comparables: ComparableCases) -> str:
     """A format with the same decimals for all values, so that they sum to each other."""
-    known_y = [abs(value) for case in found.with_others for value in (case.known, case.estimate)]
+    known_y = [
+        abs(value) for case in comparables.with_others for value in (case.known, case.estimate)
+    ]
     largest = max(abs(prediction), *known_y)
     if not 1e-6 <= largest < 1e12:
         return ".3e"

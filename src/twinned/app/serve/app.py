@@ -156,11 +156,11 @@ class _Endpoints:
             content["known"] = _parse_json(known.encode(), needed)
         parsed = parse_request(TableRequest, content)
         service = await self._with_known(parsed.known)
-        predictor = service.predictor
-        table = await in_thread(_parse_file, body, options, predictor.names)
+        predictor, names = service.predictor, service.predictor.names or []
+        table = await in_thread(_parse_file, body, options, names)
         rows = await in_thread(service.read, table)
         columns = await predict_in_blocks(service, rows, parsed.confidence)
-        copied = copied_columns(table, predictor.names, predictor.categories)
+        copied = copied_columns(table, names, predictor.categories)
         text = await in_thread(to_csv, combine_columns(copied, columns))
         notes = rows.notes[:MAX_WARNINGS]
         headers = {WARNINGS_HEADER: json.dumps(notes)} if notes else None
@@ -168,17 +168,16 @@ class _Endpoints:
 
 
 async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    parts, size = [], 0
+    body = bytearray()
     try:
         async with asyncio.timeout(READ_SECONDS):
             async for part in request.stream():
-                size += len(part)
-                if size > max_bytes:
+                body += part
+                if len(body) > max_bytes:
                     raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
-                parts.append(part)
     except TimeoutError:
         raise BadRequest(f"the body did not arrive within {READ_SECONDS:g} seconds.", 408) from None
-    return b"".join(parts)
+    return bytes(body)
 
 
 def _parse_json(

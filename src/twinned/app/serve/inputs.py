@@ -137,10 +137,11 @@ class RowInputs:
                 names, predictor.categories, anchors.schema.kinds, strict=True
             )
         ]
-        by_name: dict[str, Input | DateInput] = {each.name: each for each in (*features, *dates)}
+        columns: list[Input | DateInput] = [*features, *dates]
+        by_name = {column.name: column for column in columns}
         inputs = [by_name[name] for name in dict.fromkeys(sources.get(n, n) for n in names)]
         batch = None
-        if batches is not None:
+        if batches is not None and anchors.batch is not None:
             codes = anchors.batch.astype(np.float64)
             batch = Input(str(predictor.batch_column), codes, batches.names)
             inputs.append(batch)
@@ -148,8 +149,8 @@ class RowInputs:
 
     def row_schema(self, target: str | None = None) -> Json:
         """The OpenAPI schema of a row, or of a known row with a target, which needs its batch."""
-        properties = {each.name: each.schema() for each in self.inputs}
-        required = [each.name for each in self.inputs if target or each is not self.batch]
+        properties = {column.name: column.schema() for column in self.inputs}
+        required = [column.name for column in self.inputs if target or column is not self.batch]
         if target is not None:
             properties[target] = {"type": "number"}
             required.append(target)

@@ -199,7 +199,9 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
     A model fitted in Python may have categories that are numbers.
     """
     by_text = {str(category): category for category in categories}
-    by_number: dict[Any, Any] = {each: each for each in categories if isinstance(each, int | float)}
+    by_number: dict[Any, Any] = {
+        category: category for category in categories if isinstance(category, int | float)
+    }
 
     def match(cell: str, number: float | None) -> Any:
         if is_missing(cell) and cell not in by_text:
@@ -283,4 +285,4 @@ def _parse_all(cells: Sequence[str], notation: str | None) -> list[datetime] | N
         return None
     if any(date.year not in _YEARS for date in dates):
         return None
-    return [each.astimezone(UTC).replace(tzinfo=None) if each.tzinfo else each for each in dates]
+    return [date.astimezone(UTC).replace(tzinfo=None) if date.tzinfo else date for date in dates]

@@ -233,10 +233,10 @@ def detect_formats(
     collected = [_collect(cells) for cells in cells_of]
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
-        formats = [NumberFormat(decimal, thousands or "", each.sign) for each in collected]
-        return [PLAIN if j in typed else each for j, each in enumerate(formats)]
-    shown = {sign for each in collected for sign in each.decimals if len(each.decimals) == 1}
-    return [_choose(each, shown, point_expected) for each in collected]
+        formats = [NumberFormat(decimal, thousands or "", column.sign) for column in collected]
+        return [PLAIN if j in typed else notation for j, notation in enumerate(formats)]
+    shown = {sign for column in collected for sign in column.decimals if len(column.decimals) == 1}
+    return [_choose(column, shown, point_expected) for column in collected]
 
 
 def _choose(notations: _Notations, shown: set[str], point_expected: bool) -> NumberFormat:
@@ -260,14 +260,14 @@ def _choose(notations: _Notations, shown: set[str], point_expected: bool) -> Num
 def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:
     """Describe the notations other than plain numbers with a decimal point, for a note."""
     by_format: dict[NumberFormat, list[str]] = {}
-    for name, each in zip(names, formats, strict=True):
-        if each != PLAIN and not each.ambiguous:
-            by_format.setdefault(each, []).append(name)
+    for name, notation in zip(names, formats, strict=True):
+        if notation != PLAIN and not notation.ambiguous:
+            by_format.setdefault(notation, []).append(name)
     described = []
-    for each, columns in by_format.items():
-        parts = ["decimal comma"] if each.decimal == "," else []
-        parts += [f"thousands separated by {each.thousands!r}"] if each.thousands else []
-        parts += [f"numbers without {each.sign!r}"] if each.sign else []
+    for notation, columns in by_format.items():
+        texts = ["decimal comma"] if notation.decimal == "," else []
+        texts += [f"thousands separated by {notation.thousands!r}"] if notation.thousands else []
+        texts += [f"numbers without {notation.sign!r}"] if notation.sign else []
         shown = ", ".join(map(repr, columns[:3])) + (", …" if len(columns) > 3 else "")
-        described.append(f"{' and '.join(parts)} ({shown})")
+        described.append(f"{' and '.join(texts)} ({shown})")
     return described

@@ -246,10 +246,10 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     try:
         reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
         reader.read()
-        parts = {sheet.name: part.target for sheet, part in reader.parser.find_sheets()}
+        sheet_files = {sheet.name: part.target for sheet, part in reader.parser.find_sheets()}
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
-    sheets = {each.title: each for each in reader.wb.worksheets}
+    sheets = {sheet.title: sheet for sheet in reader.wb.worksheets}
     if not sheets:
         raise ValueError(f"{path} has no sheet of cells that can be read; save the table as CSV.")
     wanted = _select_sheets(path, list(sheets), options.sheet)
@@ -262,7 +262,7 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     detected = [f"sheet {title!r} (others: {others})"] if others else []
     table = _typed_table(path, filled[title], position, options, detected)
     names = dict(zip(table.file_positions, table.names, strict=True))
-    for cell in map(bytes.decode, _WITHOUT_VALUE.findall(reader.archive.read(parts[title]))):
+    for cell in map(bytes.decode, _WITHOUT_VALUE.findall(reader.archive.read(sheet_files[title]))):
         row, column = coordinate_to_tuple(cell)
         if row >= table.lines[0] and column - 1 in names:
             table.formulas[names[column - 1], row] = f"{title}!{cell}"
@@ -360,12 +360,16 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
             if wanted in (None, number):
                 texts = list(map(cell_text, row))
                 names = _merge_names([cell_text(x) for x in rows[i - 1][1]] if i else [], texts)
-                found = [j for j, x in enumerate(texts) if x and {x, names[j]} & options.expected]
+                expected = [
+                    j for j, x in enumerate(texts) if x and {x, names[j]} & options.expected
+                ]
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
-                cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
+                cells = [
+                    cell_text(x) for j in expected for values in below for x in values[j : j + 1]
+                ]
                 kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
-                width = min(sum(map(bool, texts)), 3 if found else 2)
-                ratings[title, i] = len(found), width, sum(kinds) > max(1, len(kinds) / 2)
+                width = min(sum(map(bool, texts)), 3 if expected else 2)
+                ratings[title, i] = len(expected), width, sum(kinds) > max(1, len(kinds) / 2)
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
     return max(ratings, key=lambda position: ratings[position])
@@ -462,10 +466,10 @@ def _make_table(
     typed = {new: typed[j] for new, j in enumerate(used) if typed and j in typed}
     point_expected = reading.separator not in (None, ";")
     formats = detect_formats(columns, reading.decimal, reading.thousands, typed, point_expected)
-    in_file = [typed.get(j, each) for j, each in enumerate(formats)]
+    in_file = [typed.get(j, notation) for j, notation in enumerate(formats)]
     if reading.decimal is None and reading.thousands is None:
         detected = [*detected, *describe_formats(names, in_file)]
-    formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
+    formats = [notation if notation.ambiguous else formats[j] for j, notation in enumerate(in_file)]
     lines = [line for line, _ in rows]
     return Table(
         path=path,
