@@ -1,5 +1,4 @@
-"""Benchmarks: speed, memory and accuracy, beside other libraries.
+"""Benchmarks, by question in folders; each is run as a module, such as
 
-Each module is run from a clone, `python -m benchmarks.table4`, and writes to `benchmarks/results`.
-Those with a CSV file of results continue where they stopped (`benchmarks.frame`).
+    python -m benchmarks.accuracy.accuracy_trees --only-table
 """

@@ -2,5 +2,5 @@
 
 `experiments` lists the studies, tables and figures; `studies` runs the trials of a study and
 `records` stores their results; `tables` and `figures` show the records, and `comparison` puts them
-beside the published values. `harness` is shared with `benchmarks`.
+beside the published values. `benchmarks.frame` is shared with `benchmarks`.
 """
