@@ -1,4 +1,4 @@
 """Benchmarks, by question in folders; each is run as a module, such as
 
-    python -m benchmarks.accuracy.accuracy_trees --only-table
+python -m benchmarks.accuracy.accuracy_trees --only-table
 """
