@@ -184,7 +184,7 @@ def quick_command(
 ) -> None:
     """Run one split of tables 1 to 3 and 5 as published, and print it beside record and paper.
 
-    Takes about five minutes on two cores.
+    Takes about four minutes of processor time.
 
     Example: python -m paper quick
     """
@@ -200,7 +200,7 @@ def quick_command(
         run_quick(Records(results), report)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in HEADER:
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for row in quick_table(Records(results), Records(DEFAULT_RESULTS)):
         table.add_row(*row)
     Console().print(table)
