@@ -18,10 +18,10 @@ from sklearn.datasets import make_friedman1
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import twinned
-from paper import harness
+from benchmarks import frame
 from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor
 
-PATH = harness.RESULTS / "cost.csv"
+PATH = frame.RESULTS / "cost.csv"
 QUICK_SIZES = [(50, 5), (300, 10), (1000, 10), (500, 185)]
 LARGE_SIZES = [(3000, 10), (10_000, 10)]
 N_QUERIES = 200
@@ -98,12 +98,12 @@ def table(runs, committed):
         "Processor seconds of one thread, beside scikit-learn's `HistGradientBoostingRegressor` in "
         "the same run, and the committed figures of the last release. `python -m benchmarks.cost`.",
         "",
-        *harness.markdown_table(header, rows),
+        *frame.markdown_table(header, rows),
     ]
 
 
 def main():
-    arguments = harness.parse_arguments(__doc__, large=False, write=False)
+    arguments = frame.parse_arguments(__doc__, large=False, write=False)
     for name in ("boosting", "TwinRegressor"):
         measure(name, 60, 5)  # loads libraries and the compiled kernel
     runs = []
@@ -123,7 +123,7 @@ def main():
             runs["fit_seconds"].to_numpy() / boosting["fit_seconds"][sizes].to_numpy()
         )
         runs.assign(version=twinned.__version__).to_csv(PATH, index=False, float_format="%.4g")
-        harness.write_markdown(PATH.with_suffix(".md"), table(runs, pd.read_csv(PATH)))
+        frame.write_markdown(PATH.with_suffix(".md"), table(runs, pd.read_csv(PATH)))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ import time
 
 import numpy as np
 
-from paper import harness
+from benchmarks import frame
 from paper.data import rmse, training_and_test_rows
 from twinned import TwinRegressor
 from twinned.datasets import KEYS
 
-COLUMNS = ["dataset", "version", "seed", "rmse:.6g", "fit_seconds:.4g", "n_pairs"]
+COLUMNS = ["dataset", "version", "seed", "rmse:.6g", "fit_seconds:.4g"]
 
 
 def run_split(dataset, version, seed):
@@ -26,8 +26,7 @@ def run_split(dataset, version, seed):
     start = time.process_time()
     twin = TwinRegressor(random_state=0).fit(X, y)
     seconds = time.process_time() - start
-    error = rmse(twin.predict(X_test), y_test)
-    return {"rmse": error, "fit_seconds": seconds, "n_pairs": twin.n_pairs_}
+    return {"rmse": rmse(twin.predict(X_test), y_test), "fit_seconds": seconds}
 
 
 def summary(runs):
@@ -63,24 +62,24 @@ def summary(runs):
         "Mean test RMSE of `TwinRegressor()` on the paper's splits, and processor seconds of a fit "
         "on one thread. `python -m benchmarks.cost_accuracy`.",
         "",
-        *harness.markdown_table(header, rows),
+        *frame.markdown_table(header, rows),
     ]
 
 
 def main():
-    arguments = harness.parse_arguments(
+    arguments = frame.parse_arguments(
         __doc__, version="after", datasets=list(KEYS), splits=10, jobs=1, only_table=False
     )
-    table = harness.ResultTable(
-        harness.RESULTS / "cost_accuracy.csv", ("dataset", "version", "seed"), COLUMNS
+    table = frame.ResultTable(
+        frame.RESULTS / "cost_accuracy.csv", ("dataset", "version", "seed"), COLUMNS
     )
     trials = [
         (key, arguments.version, seed)
         for seed in range(arguments.splits)
         for key in arguments.datasets
     ]
-    harness.run_benchmark(table, trials, run_split, arguments)
-    harness.write_markdown(table.path.with_suffix(".md"), summary(table.read()))
+    frame.run_benchmark(table, trials, run_split, arguments)
+    frame.write_markdown(table.path.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def stack_with_rules(estimators, group, n_features, stack=published._stack_probl
     """Return the data of all problems, of which the rules are a part."""
     rules = [CANDIDATES[own.candidate] for own in estimators]
     arrays = Rules._make(np.array(values, np.float32) for values in zip(*rules, strict=True))
-    return CandidateData(*stack(estimators, group, n_features), arrays)
+    return CandidateData._make([*stack(estimators, group, n_features), arrays])
 
 
 def validation_loss(losses, parameters, epoch):

@@ -169,8 +169,8 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "n_far_beyond": str(int(beyond.sum())),
         "n_far_lower": str(int((far["ratio"] < 1)[beyond].sum())),
         "far_others": "; ".join(
-            f"`{row.method}` on {row.dataset} (table {row.table[1:]})"
-            for row in far[~low].itertuples()
+            f"`{method}` on {dataset} (table {table[1:]})"
+            for table, method, dataset, *_ in _cells(far[~low])
         )
         or "none",
         "far_table": "\n".join(markdown_table([str(name) for name in far], _cells(far))),
@@ -234,8 +234,8 @@ def forest_feature_values(records: Records) -> dict[str, str]:
         if record["config"]["dataset"] == "TF" and "rf" in record["result"]:
             n_tried = max(1, int(2 * record["result"]["parameters"]["max_features"]))
             errors[n_tried].append(record["result"]["rf"])
-    printed = published_rmse("T5").loc["TF", "rf"]
-    one, both = (float(np.mean(own)) / float(printed) for own in errors.values())
+    printed = float(published_rmse("T5")["rf"]["TF"])
+    one, both = (float(np.mean(own)) / printed for own in errors.values())
     return {
         "T5_TF_splits_one": str(len(errors[1])),
         "T5_TF_one": f"{one:.3f}",

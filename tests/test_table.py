@@ -150,7 +150,9 @@ def test_numbers_written_as_text_raise(houses, price, decimal):
     with pytest.raises(ValueError, match=r"'area' holds numbers written as text.*to_numeric"):
         TwinRegressor(Ridge()).fit(table, price)
     declared = table.astype({"area": "category"})
-    assert TwinRegressor(Ridge()).fit(declared, price)._schema.kinds[0] == "categorical"
+    assert (
+        TwinRegressor(Ridge()).fit(declared, price).fitted_.anchors.schema.kinds[0] == "categorical"
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from twinned.diagnostics.data_checks import (
 )
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
-from twinned.diagnostics.group_checks import check_batches, check_groups, partly_equal_groups
+from twinned.diagnostics.group_checks import check_batch_offsets, check_groups, partly_equal_groups
 from twinned.diagnostics.row_checks import check_replicates, check_time_order
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
@@ -288,7 +288,7 @@ def test_batches_with_offsets_are_found(table, rng, is_category):
     plate = pd.Categorical([f"p{code}" for code in codes]) if is_category else codes
     offsets = rng.normal(size=12)
     X = X.assign(kind=pd.Categorical(rng.choice(["u", "v"], 200)), plate=plate)
-    (found,) = check_batches(CheckedTable.encode(X, (y + offsets[codes]).to_numpy()))
+    (found,) = check_batch_offsets(CheckedTable.encode(X, (y + offsets[codes]).to_numpy()))
     assert found.code == "TW107"
     assert found.numbers["column"] == "plate"
     assert found.numbers["difference"] == pytest.approx(np.ptp(offsets), abs=0.2)
@@ -297,16 +297,16 @@ def test_batches_with_offsets_are_found(table, rng, is_category):
     assert f"those of {low} at" in found.message
     assert found.numbers["rmse"][2] < 0.5 * found.numbers["rmse"][0]
     assert "--batch 'plate'" in found.advice
-    assert not list(check_batches(CheckedTable.encode(X, y.to_numpy())))
+    assert not list(check_batch_offsets(CheckedTable.encode(X, y.to_numpy())))
 
 
 def test_smooth_effects_of_whole_numbers_are_no_batches(table, rng):
     X, y = table
     level = rng.randint(0, 8, 200)
     X = X.assign(level=level, dose=rng.choice([1, 3, 7, 28, 90], 200))
-    assert not list(check_batches(CheckedTable.encode(X, (y + 0.5 * level).to_numpy())))
+    assert not list(check_batch_offsets(CheckedTable.encode(X, (y + 0.5 * level).to_numpy())))
     y = y + np.log(X["dose"])
-    assert not list(check_batches(CheckedTable.encode(X, y.to_numpy())))
+    assert not list(check_batch_offsets(CheckedTable.encode(X, y.to_numpy())))
 
 
 @pytest.mark.slow
@@ -327,5 +327,5 @@ def test_a_single_batch_of_the_sampled_rows_has_no_finding(rng):
     X = rng.rand(1500, 2)
     batch = np.where(np.arange(1500) < 1, "a", "b")
     table = CheckedTable.encode(X, X[:, 0], batch)
-    assert not list(check_batches(table.take(np.arange(1, 1500))))
+    assert not list(check_batch_offsets(table.take(np.arange(1, 1500))))
     assert table.sample().batch.shape == (1000,)

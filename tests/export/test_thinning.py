@@ -17,7 +17,7 @@ from twinned import (
     TwinRegressor,
 )
 from twinned.datasets import make_tf
-from twinned.export.thinning import choose_anchors, fit_weights, thin
+from twinned.export.thinning import choose_anchors, fit_anchor_weights, thin
 
 QUICK = {"max_steps": 40, "n_folds": 1}
 
@@ -66,7 +66,7 @@ def test_weights_minimize_the_penalized_error(seed, shrinkage):
     def objective(w):
         return w @ gram @ w + shrinkage * size * np.sum((w - 0.25) ** 2)
 
-    weights = fit_weights(gram, shrinkage)
+    weights = fit_anchor_weights(gram, shrinkage)
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1)
     others = rng.dirichlet(np.ones(4), size=300)

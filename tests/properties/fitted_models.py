@@ -78,6 +78,7 @@ def fit(name, condition):
     """The fitted model of an estimator and a kind of rows."""
     rng = np.random.RandomState(0)
     table = pd.DataFrame(rng.normal(size=(N + N_QUERIES, 3)), columns=list("uvw"))
+    table = table.astype(np.float32).astype(np.float64)  # C code has single precision
     y = 9.0 + 1.5 * table["u"] + table["v"] ** 2 + 0.3 * rng.normal(size=len(table))
     X, y, new_y = table[:N], y[:N].to_numpy(), y[N:].to_numpy()
     estimator, arguments, options = ESTIMATORS[name], {}, {}

@@ -26,7 +26,7 @@ from twinned.diagnostics.findings import (
     list_names,
     quick_predictions,
 )
-from twinned.diagnostics.group_checks import check_batches, check_groups
+from twinned.diagnostics.group_checks import check_batch_offsets, check_groups
 from twinned.diagnostics.row_checks import check_duplicates, check_replicates
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
@@ -117,7 +117,7 @@ def check_data(
         *check_counters(table),
         *check_duplicates(table),
         *(() if has_groups else check_groups(table.merged().sample())),
-        *check_batches(replace(sample, y=np.log(sample.y)) if log_target else sample),
+        *check_batch_offsets(replace(sample, y=np.log(sample.y)) if log_target else sample),
         *check_replicates(table),
         *check_rounding(table),
         *check_bounds(table),

@@ -221,28 +221,37 @@ def diagnose(
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
-    twin = checks.twin
+    code = python_code(checks.twin, transform, **fit_arguments)
+    return _summarize(checks, code, findings, _notes(findings, X_new, data))
+
+
+def _summarize(
+    checks: BlendChecks, code: str, findings: list[Finding], notes: list[str]
+) -> Diagnosis:
+    """Return the diagnosis, from the checks of the blend and the findings in the data."""
+    twin, known, transform = checks.twin, checks.known, checks.transform
     predicted = checks.out_of_fold["prediction"].to_numpy()
+    n_rows = known.n_table_rows
     return Diagnosis(
-        model=LogTargetRegressor.around(twin) if log_target else twin,
+        model=LogTargetRegressor.around(twin) if transform.is_log else twin,
         twin=twin,
-        blend=blend,
-        code=python_code(twin, transform, **fit_arguments),
+        blend=checks.blend,
+        code=code,
         recommendation=checks.recommendation,
-        errors=summarize_errors(checks.held_out.y, predicted, fold_means(blend, known.y)),
-        leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
+        errors=summarize_errors(checks.held_out.y, predicted, fold_means(checks.blend, known.y)),
+        leaderboard=comparison_table(checks.blend, twin, transform, checks.comparisons),
         out_of_fold=checks.out_of_fold,
         findings=[*chain(*map(find_optimistic_folds, checks.results.values())), *findings],
         checks=checks.results,
         relevance=twin.feature_relevance_,
-        skipped={**blend.skipped_, **checks.skipped},
+        skipped={**checks.blend.skipped_, **checks.skipped},
         X=known.X,
         y=known.y,
-        rows=None if len(known) == data.n_table_rows else known.table_rows,
-        n_rows=data.n_table_rows,
-        log_target=log_target,
-        seconds=time_budget.spent,
-        notes=_notes(findings, X_new, data),
+        rows=None if len(known) == n_rows else known.table_rows,
+        n_rows=n_rows,
+        log_target=transform.is_log,
+        seconds=checks.budget.spent,
+        notes=notes,
     )
 
 

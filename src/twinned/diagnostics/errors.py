@@ -178,47 +178,30 @@ def comparison_table(
     fitted_y = of_recommended["y"].to_numpy()
     y = transform.invert(fitted_y)
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
-    fit_seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
-    is_single = len(weights) == 1 and not recommended.local_power_
-    rows: list[dict[str, Any]] = []
-
-    def add(
-        model: str,
-        predicted: Floats,
-        seconds: float,
-        *,
-        weight: float = np.nan,
-        is_recommended: bool = False,
-    ) -> None:
-        error, standard_error = rmse_and_error(predicted, y, None)
-        rows.append(
-            {
-                "model": model,
-                "rmse": error,
-                "rmse_se": standard_error,
-                "weight": weight,
-                "fit_seconds": seconds,
-                "recommended": is_recommended,
-            }
-        )
-
-    for name in blend.member_names_:
-        add(
-            name,
-            transform.invert_mean(of_members[name].to_numpy(), fitted_y),
-            fit_seconds[name],
-            weight=weights.get(name, 0.0),
-            is_recommended=is_single and name in weights,
-        )
-    if not is_single:
-        add(
-            BLEND if len(weights) > 1 else f"{recommended.member_names_[0]}{LOCAL}",
-            transform.invert_mean(of_recommended["prediction"].to_numpy(), fitted_y),
-            fit_seconds[list(weights)].sum(),
-            is_recommended=True,
-        )
+    fit_seconds = blend.leaderboard_.set_index("member")["fit_seconds"].to_dict()
+    predictions = {
+        name: transform.invert_mean(of_members[name].to_numpy(), fitted_y)
+        for name in blend.member_names_
+    }
+    best = recommended.member_names_[0]
+    if len(weights) > 1 or recommended.local_power_:
+        best = BLEND if len(weights) > 1 else f"{best}{LOCAL}"
+        predictions[best] = transform.invert_mean(of_recommended["prediction"].to_numpy(), fitted_y)
+        fit_seconds[best] = sum(fit_seconds[name] for name in weights)
     for name, (predicted, seconds) in others.items():
-        add(name, predicted, seconds)
-    add(MEAN, fold_means(blend, transform.invert(blend.fitted_.known_y)), 0.0)
-    board = pd.DataFrame(rows).sort_values("rmse", kind="stable", ignore_index=True)
+        predictions[name] = predicted
+        fit_seconds[name] = seconds
+    predictions[MEAN] = fold_means(blend, transform.invert(blend.fitted_.known_y))
+    errors = np.array([rmse_and_error(predicted, y, None) for predicted in predictions.values()])
+    weights = dict.fromkeys(blend.member_names_, 0.0) | weights
+    board = pd.DataFrame(
+        {
+            "model": [*predictions],
+            "rmse": errors[:, 0],
+            "rmse_se": errors[:, 1],
+            "weight": [weights.get(name, np.nan) for name in predictions],
+            "fit_seconds": [fit_seconds.get(name, 0.0) for name in predictions],
+            "recommended": [name == best for name in predictions],
+        }
+    ).sort_values("rmse", kind="stable", ignore_index=True)
     return ResultTable.create(board, LEADERBOARD_FORMATS)

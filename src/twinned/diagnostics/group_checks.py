@@ -151,7 +151,7 @@ def partly_equal_groups(matrix: Floats) -> Indices:
 # --- batches --------------------------------------------------------------------------------------
 
 
-def check_batches(sample: CheckedTable) -> Iterator[Finding]:
+def check_batch_offsets(sample: CheckedTable) -> Iterator[Finding]:
     """Find offsets of batches, which are given or the values of a feature, and different scales."""
     if sample.batch is not None:
         yield from describe_batches(sample, sample.batch_name, sample.batch)

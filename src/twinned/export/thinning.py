@@ -85,7 +85,7 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
 def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> BaseTwin:
     """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
-    weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
+    weights = fit_anchor_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
     # their mean is one, as that of equal weights: `add_anchors` adds anchors of this weight
     return take_anchors(twin, candidates[chosen], len(weights) * weights)
 
@@ -165,13 +165,13 @@ def choose_anchors(gram: Floats, n_anchors: int) -> Indices:
     return chosen
 
 
-def fit_weights(gram: Floats, shrinkage: float) -> Floats:
+def fit_anchor_weights(gram: Floats, shrinkage: float) -> Floats:
     """(anchor,) nonnegative weights w that sum to one and minimize wᵀGw + penalty.
 
     The penalty is `shrinkage` times the mean diagonal times the squared distance from equal
     weights.
 
-    >>> fit_weights(np.diag([1.0, 3.0]), 0.0).round(3)
+    >>> fit_anchor_weights(np.diag([1.0, 3.0]), 0.0).round(3)
     array([0.75, 0.25])
     """
     n_anchors = len(gram)

@@ -22,8 +22,9 @@ from sklearn.preprocessing import StandardScaler
 
 from twinned.fitted.quantiles import ScoreDistribution
 from twinned.models.learned_metric import learn_metric
+from twinned.rows.columns import is_numeric_dtype, to_numeric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Indices, column_list, is_numeric_dtype, is_table, to_numeric
+from twinned.rows.schema import Floats, Indices, column_list, is_table
 from twinned.rows.validation import check_choice, check_row_numbers, count_rows
 
 WIDTHS = ["learned", "std", "constant"]

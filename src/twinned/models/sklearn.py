@@ -338,9 +338,17 @@ class SklearnDifferenceModel:
         return self._anchored[1]
 
     def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> predictor.AnchoredTrees | None:
-        features, options = self.features, (self.unit, self.symmetric, self.cache_bytes)
+        features = self.features
         trees = None if callable(features.kind) else read_trees(self.estimator)
         if trees is None or trees.n_features > features.width:
             return None
-        anchored = predictor.AnchoredTrees(trees, features, anchors, anchors_y, *options)
+        anchored = predictor.AnchoredTrees(
+            trees=trees,
+            features=features,
+            anchors=anchors,
+            anchors_y=anchors_y,
+            unit=self.unit,
+            symmetric=self.symmetric,
+            cache_bytes=self.cache_bytes,
+        )
         return anchored if anchored.supports(anchors) else None

@@ -7,7 +7,7 @@ themes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
 from typing import Any
@@ -146,7 +146,9 @@ def bullets(items: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
 
 
-def table(columns: Any, formats: Mapping[str, str] | None = None) -> str:
+def table(
+    columns: Mapping[str, Sequence[Any]] | pd.DataFrame, formats: Mapping[str, str] | None = None
+) -> str:
     """Return columns as a table of at most 60 rows.
 
     Numbers have four significant digits, or are formatted by a `formats` string of their column.
@@ -156,15 +158,16 @@ def table(columns: Any, formats: Mapping[str, str] | None = None) -> str:
     True
     """
     frame = pd.DataFrame(columns).astype(object)
-    html: str = frame.to_html(
+    return frame.to_html(
         index=False,
         border=0,
         na_rep="",
-        formatters={name: partial(_format, spec=(formats or {}).get(str(name))) for name in frame},
+        formatters={
+            name: partial(_format, spec=(formats or {}).get(str(name))) for name in frame.columns
+        },
         max_rows=_MAX_ROWS,
         show_dimensions=len(frame) > _MAX_ROWS,
     )
-    return html
 
 
 def _format(value: Any, spec: str | None) -> str:

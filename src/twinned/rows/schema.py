@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
+from twinned.rows.columns import (
+    Column,
+    as_codes,
+    new_categories,
+    ordered_levels,
+    plain_value,
+    to_numeric,
+)
 
 NUMERIC, CATEGORICAL, ORDINAL = "numeric", "categorical", "ordinal"
-_MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
 # Labels of training rows: their number, characters of each, and bytes of JSON. A saved model, whose
 # JSON has at most 4 MB, can hold them.
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
 Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
-Column = nw.Series | np.ndarray  # of a data frame, or of an array
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ def row_labels(X: object) -> list[Hashable] | None:
     index = nw.maybe_get_index(nw.from_native(X, eager_only=True)) if is_table(X) else None
     if index is None:
         return None
-    labels = [_plain(value) for value in index]
+    labels = [plain_value(value) for value in index]
     if labels == list(range(len(labels))):
         return None
     return [value if isinstance(value, str | int) else str(value) for value in labels]
@@ -226,7 +230,7 @@ def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchem
     schema = TableSchema([], [], [])
     for j, column in enumerate(columns):
         levels, is_categorical = ordered_levels(column), j in categorical
-        known_categories = _new_categories(column, []) if is_categorical else levels or []
+        known_categories = new_categories(column, []) if is_categorical else levels or []
         kind = NUMERIC if levels is None else ORDINAL
         schema.kinds.append(CATEGORICAL if is_categorical else kind)
         schema.categories.append(known_categories)
@@ -245,14 +249,14 @@ def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Ha
         if kind == NUMERIC:
             encoded.append(to_numeric(column, name))
         else:
-            encoded.append(_as_codes(column, name, known_categories, strict=kind == ORDINAL))
+            encoded.append(as_codes(column, name, known_categories, strict=kind == ORDINAL))
     return np.column_stack(encoded)
 
 
 def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
     """The schema with the new categories in `values` added, without indicators."""
     categories = [
-        known_categories + _new_categories(column, known_categories)
+        known_categories + new_categories(column, known_categories)
         if kind == CATEGORICAL
         else known_categories
         for column, kind, known_categories in zip(
@@ -286,175 +290,3 @@ def known_medians(values: Floats) -> Floats:
     medians = np.zeros(values.shape[1])
     medians[has_values] = np.nanmedian(values[:, has_values], axis=0)
     return medians
-
-
-def is_categorical_dtype(column: Column) -> bool:
-    """Whether the dtype is an unordered category or text."""
-    if is_text_dtype(column):
-        return True
-    is_category = isinstance(column.dtype, nw.Categorical | nw.Enum)
-    return is_category and ordered_levels(column) is None
-
-
-def is_text_dtype(column: Column) -> bool:
-    """Whether a column of a table holds plain strings, also in a pandas column of objects."""
-    return isinstance(column, nw.Series) and column.dtype == nw.String and len(column) > 0
-
-
-def check_text_column(column: nw.Series, name: Hashable) -> None:
-    """Raise or warn where plain strings, which become categories, seem to be something else.
-
-    Numbers written as text raise a `ValueError`. Numbers among text, and texts that differ in most
-    of the rows, cause a `TextFeatureWarning`.
-    """
-    distinct = [value for value in dict.fromkeys(column.to_list()) if not _is_missing(value)]
-    n_numbers = sum(map(_is_number_text, distinct))
-    remedy = "give the column the dtype 'category' to use it as it is"
-    if n_numbers > 2 and n_numbers == len(distinct):
-        raise ValueError(
-            f"Column {name!r} holds numbers written as text, such as {distinct[0]!r}; convert it, "
-            f"for example with pandas.to_numeric, or {remedy}."
-        )
-    n_texts = f"{len(distinct)} different texts in {len(column)} rows"
-    if n_numbers and 2 * n_numbers >= len(distinct) > 2:
-        text = next(value for value in distinct if not _is_number_text(value))
-        reason = f"{n_texts}, {n_numbers} of them numbers, but also {text!r}"
-    elif len(distinct) > _MAX_TEXTS and 2 * len(distinct) > len(column):
-        reason = f"{n_texts}, such as {distinct[0]!r}: it seems to be an identifier or a date"
-    else:
-        return
-    warnings.warn(
-        f"Column {name!r} becomes a category, with {reason}; drop or convert it, or {remedy}.",
-        TextFeatureWarning,
-        stacklevel=2,
-    )
-
-
-def is_numeric_dtype(column: Column) -> bool:
-    """Whether the dtype is numeric or boolean."""
-    if not isinstance(column, nw.Series):
-        return np.asarray(column).dtype.kind in "fiub"
-    return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
-
-
-def ordered_levels(column: Column) -> list[Hashable] | None:
-    """The levels of an ordered pandas category, lowest first; None for anything else."""
-    dtype = column.to_native().dtype if isinstance(column, nw.Series) else None
-    if dtype is None or not getattr(dtype, "ordered", False):
-        return None
-    return [_plain(level) for level in dtype.categories]
-
-
-def to_numeric(column: Column, name: Hashable) -> Floats:
-    """(n,) float64; raises with the first value that is not a number."""
-    values: Iterable[object] = column
-    if isinstance(column, nw.Series):
-        if is_numeric_dtype(column):
-            # polars and nullable pandas columns mark a missing value by null, not by NaN
-            return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
-        if column.dtype.is_temporal():
-            raise TypeError(f"Column {name!r} holds {column.dtype}; turn it into numbers first.")
-        values = column.to_list()
-    elif np.iscomplexobj(column):
-        raise ValueError(f"Complex data not supported: column {name!r}.")
-    numbers = np.empty(len(column))
-    for row, value in enumerate(values):
-        reason = f"Column {name!r} is not numeric: row {row} holds {value!r}"
-        if isinstance(value, str | bytes):
-            raise ValueError(
-                f"{reason}. Convert it, or give it the dtype 'category' (with categorical_features="
-                "'from_dtype'), or name it in the list categorical_features."
-            )
-        try:
-            numbers[row] = to_number(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{reason} ({error}; must be a string or a number).") from None
-    return numbers
-
-
-def to_number(value: Any) -> float:
-    """A value of any type as a number; NaN if it is missing; raises for text."""
-    if isinstance(value, str | bytes):
-        raise ValueError("text")
-    return np.nan if _is_missing(value) else float(value)
-
-
-def _as_codes(
-    column: Column, name: Hashable, known_categories: list[Hashable], *, strict: bool
-) -> Floats:
-    position = {value: code for code, value in enumerate(known_categories)}
-    n_known = len(position)
-    codes = np.empty(len(column))
-    for row, value in enumerate(_values(column)):
-        if _is_missing(value):
-            codes[row] = np.nan
-            continue
-        if value not in position and strict:
-            raise ValueError(
-                f"Column {name!r} has no level {value!r}; its levels are {known_categories}."
-            )
-        # an unknown category gets a code of its own: it differs from all others and equals itself
-        codes[row] = position.setdefault(value, len(position))
-    if len(position) > n_known:
-        unknown = unknown_categories(name, list(position)[n_known:])
-        warnings.warn(unknown, UnknownCategoryWarning, stacklevel=2)
-    return codes
-
-
-def unknown_categories(name: Hashable, values: Sequence[Hashable]) -> str:
-    """Return the message of an `UnknownCategoryWarning`.
-
-    >>> unknown_categories("solvent", ["water"])
-    "Column 'solvent': 'water' was not among the categories at fit; it counts as different from..."
-    >>> unknown_categories("solvent", ["water", "acetone", "hexane", "toluene", "methanol"])
-    "Column 'solvent': 'water', 'acetone', 'hexane' and 2 others were not among the categories..."
-    """
-    shown = [text if len(text) <= 80 else f"{text[:79]}…" for text in map(repr, values[:3])]
-    more = len(values) - len(shown)
-    listed = ", ".join(shown) + (f" and {more} other{'s' * (more > 1)}" if more else "")
-    verb, counts = ("was", "it counts") if len(values) == 1 else ("were", "each counts")
-    return (
-        f"Column {name!r}: {listed} {verb} not among the categories at fit; {counts} as different "
-        "from all of them."
-    )
-
-
-def _values(column: Column) -> list[Hashable]:
-    raw = column.to_list() if isinstance(column, nw.Series) else column
-    values = [_plain(value) for value in raw]
-    for row, value in enumerate(values):
-        try:
-            hash(value)
-        except TypeError:
-            raise TypeError(f"Category {value!r} of row {row} is not hashable.") from None
-    return values
-
-
-def _new_categories(column: Column, known_categories: list[Hashable]) -> list[Hashable]:
-    """The categories of a column that are not known yet, in order."""
-    present = {value for value in _values(column) if not _is_missing(value)}
-    return sorted(present - set(known_categories), key=_sort_key)
-
-
-def _is_number_text(value: str) -> bool:
-    """Whether a text is a number, with a decimal point or comma."""
-    try:
-        return bool(np.isfinite(float(value.strip().replace(",", ".", 1))))
-    except ValueError:
-        return False
-
-
-def _plain(value: Any) -> Any:
-    """A Python scalar, so that a saved model holds no numpy or pandas objects."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _is_missing(value: object) -> bool:
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    # by name, as pandas.NA and pandas.NaT cannot be compared and pandas need not be imported
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _sort_key(value: object) -> tuple[str, Any]:
-    return type(value).__name__, value if isinstance(value, str | int | float) else str(value)

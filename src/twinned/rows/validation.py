@@ -13,18 +13,15 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from twinned._compat import num_samples
+from twinned.rows.columns import check_text_column, is_categorical_dtype, is_text_dtype, to_number
 from twinned.rows.schema import (
     Floats,
     TableSchema,
-    check_text_column,
     column_list,
     encode_columns,
     extend_schema,
-    is_categorical_dtype,
     is_table,
-    is_text_dtype,
     learn_schema,
-    to_number,
 )
 
 # Squares of differences must stay within the numbers of a saved model, and finite where they are

@@ -66,6 +66,11 @@ class ForwardModel:
             names = self.twin.target_names_
         self.target_names = [str(name) for name in names] or ["y"]
 
+    @property
+    def known_outputs(self) -> list[Floats]:
+        """Of each output, (row,) the known values."""
+        return [y for known_y in self.known_y for y in known_y.T]
+
     def table(self, rows: Floats) -> pd.DataFrame:
         """Rows as a table, with the names of categories."""
         columns: dict[str, Any] = {}

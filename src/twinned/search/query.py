@@ -24,6 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from twinned.estimators.pipelines import unwrap
+from twinned.fitted.sampling import JointPrediction
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
@@ -134,12 +135,18 @@ def query(
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    score = predict_in_batch(fitted, rows, batch).std
-    if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
-        std = fitted.anchors.y.std(axis=0)
-        score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
+    score = _uncertainty(fitted, rows, batch)
     learned = fitted.anchors.metric if metric == LEARNED and power else None
     return select_batch(score, features, measured, n, power, learned)
+
+
+def _uncertainty(fitted: FittedTwin, rows: Floats, batch: str | None) -> Floats:
+    """(row,): standard deviations, means over outputs in units of the deviation of their y."""
+    std = predict_in_batch(fitted, rows, batch).std
+    if std.ndim == 1:
+        return std
+    unit = fitted.anchors.y.std(axis=0)
+    return np.mean(std / np.where(unit > 0, unit, 1.0), axis=1)
 
 
 def select_batch(
@@ -210,7 +217,7 @@ class _Optimization:
         candidates = candidates[: max(n, _MAX_CANDIDATES)]
         sampled_rows = np.concatenate([self.rows[candidates], self.pending_rows])
         joint = predict_in_batch(self.fitted, sampled_rows, self.batch).joint
-        joint = joint._replace(mean=self.sign * joint.mean)
+        joint = JointPrediction(self.sign * joint.mean, joint.std, joint.correlation)
         samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
         samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
         if strategy == THOMPSON:

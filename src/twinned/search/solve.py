@@ -113,9 +113,7 @@ def solve(
     n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")
-    goals = Goals(
-        target, forward.target_names, [y for known_y in forward.known_y for y in known_y.T]
-    )
+    goals = Goals(target, forward.target_names, forward.known_outputs)
     origin = None if near is None else _encode_row(forward, near, "near")
     values = _fixed_values(forward, fixed, origin)
     space = _make_space(forward, values, bounds or {}, constraints or [])

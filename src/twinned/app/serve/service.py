@@ -30,7 +30,7 @@ from twinned.fitted.explanation import BATCH, anchor_label, decode_row, find_com
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import IDENTITY
 from twinned.rows.batches import unknown_batches
-from twinned.rows.schema import unknown_categories
+from twinned.rows.columns import unknown_categories
 
 N_COMPARABLES = 8
 MAX_CASES = 1_000  # that are listed

@@ -58,8 +58,10 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     array([0.5, 0.5, 0. ])
     """
     draws = np.random.RandomState(0).randint(len(errors), size=(_BAGS, len(errors)))
-    limits = _GREEDY_ROUNDS, _GREEDY_GAIN
-    selected = [greedy_selection(errors[rows], *limits, stop_early=True) for rows in draws]
+    selected = [
+        greedy_selection(errors[rows], _GREEDY_ROUNDS, _GREEDY_GAIN, stop_early=True)
+        for rows in draws
+    ]
     weights: Floats = np.mean(selected, axis=0)
     return weights / weights.sum()
 

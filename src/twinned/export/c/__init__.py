@@ -202,10 +202,12 @@ def _read_core(model: BaseEstimator, fitted: FittedTwin | None) -> PairCore | Ne
 def _metric(fitted: FittedTwin) -> LearnedMetric:
     """The learned metric of the columns that the model uses."""
     metric, used = fitted.anchors.metric, used_columns(fitted.model, fitted.schema)
-    return metric._replace(
+    return LearnedMetric(
         center=metric.center[used],
         scale=metric.scale[used],
         length_scales=metric.length_scales[used],
+        noise=metric.noise,
+        slopes=metric.slopes[used],
     )
 
 

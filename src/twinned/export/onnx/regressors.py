@@ -56,8 +56,9 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
 
 def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
-    replaces_nan = type(scaler) is SimpleImputer and np.isnan(scaler.missing_values)
-    if replaces_nan and not scaler.add_indicator and np.isfinite(scaler.statistics_).all():
+    is_imputer = type(scaler) is SimpleImputer and isinstance(scaler.missing_values, float)
+    replaces_nan = is_imputer and np.isnan(scaler.missing_values) and not scaler.add_indicator
+    if replaces_nan and np.isfinite(scaler.statistics_).all():
         return X.fill_nan(scaler.statistics_)
     if (operations := read_scaler(scaler)) is None:
         reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"

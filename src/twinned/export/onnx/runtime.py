@@ -14,7 +14,8 @@ from twinned.estimators.methods import TwinMethods
 from twinned.exceptions import ignore_table_warnings, require_extra
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap_model
-from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
+from twinned.rows.columns import to_numeric
+from twinned.rows.schema import NUMERIC, Floats, column_list
 
 _NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 

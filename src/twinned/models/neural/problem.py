@@ -75,13 +75,12 @@ def select_inputs(
     """
     fold_rows = [training for training, _ in folds]
     all_rows = np.arange(len(rows.X))
-    of_all = _select_columns(options, rows.table, np.isin(rows.merged_into, all_rows))
-    selections = [of_all] * len(folds)
-    if len(folds) > 1:
-        selections = [
-            _select_columns(options, rows.table, np.isin(rows.merged_into, training))
-            for training in fold_rows
-        ]
+
+    def select(training: Indices) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+        return _select_columns(options, rows.table, np.isin(rows.merged_into, training))
+
+    of_all = select(all_rows)
+    selections = [select(training) for training in fold_rows] if len(folds) > 1 else [of_all]
     inputs = []
     for _, columns, is_relevant in (*selections, of_all):
         used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
@@ -94,10 +93,8 @@ def select_inputs(
                 of_fold.relevance[kind, of_fold.used[kind] > 0] = factor
     all_columns = np.unique(np.concatenate([of_fold.columns for of_fold in inputs]))
     inputs = [
-        NetworkInputs(
-            np.searchsorted(all_columns, of_fold.columns), of_fold.used, of_fold.relevance
-        )
-        for of_fold in inputs
+        NetworkInputs(np.searchsorted(all_columns, columns), used, relevance)
+        for columns, used, relevance in inputs
     ]
     return of_all[0], all_columns, inputs
 
@@ -139,9 +136,6 @@ def _learn_factors(
             metric = rows.learn_metric(fold_rows, fold_columns, similar)
         factors.append(metric_factors(1.0 / metric.length_scales))
     return factors
-
-
-# --- the problem ----------------------------------------------------------------------------------
 
 
 class Scale(NamedTuple):
@@ -339,8 +333,7 @@ def build_problem_of_rows(
         folds = merged.folds or _draw_folds(options, merged, seed)
     else:
         validation_X, validation_y = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        n_rows = len(merged.X)
-        folds = [(np.arange(n_rows), n_rows + np.arange(len(validation_X)))]
+        folds = [(np.arange(len(merged.X)), len(merged.X) + np.arange(len(validation_X)))]
     selected, columns, inputs = select_inputs(options, merged, folds, learned)
     assert table.unlabelled is not None, "made by prepare_rows"
     all_X, all_y, row_weight = _append_rows(merged, validation_X, validation_y)
@@ -355,7 +348,7 @@ def build_problem_of_rows(
         merged_into=merged.merged_into,
         folds=[held_out for _, held_out in folds],
         training=[training for training, _ in folds],
-        unlabelled=np.arange(len(all_X) - len(table.unlabelled), len(all_X)),
+        unlabelled=np.arange(len(merged.X) + len(validation_X), len(all_X)),
         partners=partners,
         learned_metric=learned,
         inputs=inputs,

@@ -71,9 +71,13 @@ def stack_problems(
     """
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
-    sizes = (n_rows, n_held_out, n_features)
     arrays = [
-        stack_fields([_member_arrays(problem, member, *sizes) for member in of_problem])
+        stack_fields(
+            [
+                _member_arrays(problem, member, n_rows, n_held_out, n_features)
+                for member in of_problem
+            ]
+        )
         for problem, of_problem in zip(group, members, strict=True)
     ]
     return stack_fields(_problem_arrays(group, n_rows)), stack_fields(arrays)

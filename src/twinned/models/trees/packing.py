@@ -111,10 +111,26 @@ def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: boo
             stack,
         )
     n_reached = int(np.minimum(sizes // 2, _REACHED_NODES).sum())
-    splits = _distinct_splits(nodes[:, 0], thresholds[:, 1], n_reached)
-    outputs = np.array([tree.output for tree in group])
-    inner_nodes = _inner_nodes(nodes, thresholds, starts, splits[0], n_values)
-    return PackedTrees(nodes, thresholds, leaf_values, starts[:-1], outputs, *splits, *inner_nodes)
+    split_id, distinct_split, distinct_threshold, column_starts = _distinct_splits(
+        nodes[:, 0], thresholds[:, 1], n_reached
+    )
+    inner_nodes, inner_values, inner_starts = _inner_nodes(
+        nodes, thresholds, starts, split_id, n_values
+    )
+    return PackedTrees(
+        nodes=nodes,
+        thresholds=thresholds,
+        leaf_values=leaf_values,
+        roots=starts[:-1],
+        outputs=np.array([tree.output for tree in group]),
+        split_id=split_id,
+        distinct_split=distinct_split,
+        distinct_threshold=distinct_threshold,
+        column_starts=column_starts,
+        inner_nodes=inner_nodes,
+        inner_values=inner_values,
+        inner_starts=inner_starts,
+    )
 
 
 # Types are those that numba infers from the arguments of each call.
@@ -203,8 +219,10 @@ def _inner_nodes(
     stack = np.empty((n_inner.max() + 1, 2), dtype=np.int64)
     for tree in range(len(n_inner)):
         rows = slice(inner_starts[tree], inner_starts[tree + 1])
-        out = inner_nodes[rows], inner_values[rows]
-        if not _list_inner_nodes(nodes, thresholds, split_id, starts[tree], *out, stack):
+        is_complete = _list_inner_nodes(
+            nodes, thresholds, split_id, starts[tree], inner_nodes[rows], inner_values[rows], stack
+        )
+        if not is_complete:
             return none
     return inner_nodes, inner_values, inner_starts
 

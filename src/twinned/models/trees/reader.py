@@ -221,9 +221,17 @@ def _read_members(
         return None
     trees = []
     for tree in (member.tree_ for member in members):
-        splits = (tree.feature, tree.threshold, tree.children_left, tree.children_right)
-        missing_left = np.asarray(tree.missing_go_to_left).astype(bool)
-        trees.append(Tree(*splits, missing_left, tree.value[:, :, 0], scale))
+        trees.append(
+            Tree(
+                feature=tree.feature,
+                threshold=tree.threshold,
+                left=tree.children_left,
+                right=tree.children_right,
+                missing_left=np.asarray(tree.missing_go_to_left).astype(bool),
+                value=tree.value[:, :, 0],
+                scale=scale,
+            )
+        )
     return TreeEnsemble(trees, offset, FLOAT32)
 
 
