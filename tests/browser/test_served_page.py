@@ -204,7 +204,7 @@ def test_known_rows_of_a_new_batch(
         save_screenshot("serve-known-light")
         cells[2].send_keys("high")
         page.find_element("id", "use-known").click()
-        message = "known row 1: 'yield' must be a number"
+        message = "known rows, row 1, column 'yield'"
         wait_until(page, lambda: message in text_of(page, "predicted-value"))
         page.get_log("browser")  # the failed request
         cells[2].clear()
@@ -286,12 +286,12 @@ def test_invalid_number_shows_the_error(page):
     field.clear()
     field.send_keys("many")
     page.find_element("css selector", "form button").click()
-    wait_until(page, lambda: "'U' must be a number" in text_of(page, "predicted-value"))
+    wait_until(page, lambda: "column 'U'" in text_of(page, "predicted-value"))
     assert not page.find_element("id", "comparables").is_displayed()
     field.clear()
     field.send_keys("1,234")  # with a comma between thousands?
     page.find_element("css selector", "form button").click()
-    wait_until(page, lambda: "write a decimal point" in text_of(page, "predicted-value"))
+    wait_until(page, lambda: "write a number such as 1.5" in text_of(page, "predicted-value"))
     # the browser logs the failed request; nothing else may be in its console
     assert all("422" in entry["message"] for entry in page.get_log("browser"))
 

@@ -146,3 +146,15 @@ def test_control_characters_are_not_printed(capsys):
     print_message("error", "a \x1b]0;title\x07 b\r\x9b31m")
     assert capsys.readouterr().err == "twinned: error: a \\x1b]0;title\\x07 b \\x9b31m\n"
     assert printable("größe\n2") == "größe\n2"
+
+
+def test_connections_are_bounded_with_an_answer(monkeypatch):
+    monkeypatch.setattr("twinned.app.serve.app.MAX_CONNECTIONS", 3)
+    request = HEAD.replace(b"Host", b"Connection: close\r\nHost") + BODY
+    with running() as (port, _):
+        idle = [connect(port) for _ in range(3)]
+        assert response_to(port, request)[0].startswith(b"HTTP/1.1 503")
+        time.sleep(3 * READ_SECONDS)  # idle connections are closed
+        assert response_to(port, request)[0].startswith(b"HTTP/1.1 200 OK")
+        for client in idle:
+            client.close()
