@@ -121,7 +121,7 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.tree_counts
 
 bench-cost: $(VENV)/.bench  ## seconds, pairs and steps of the defaults, beside those of the last release
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cost
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.cost
 
 # Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
 bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels, comparables

@@ -31,7 +31,6 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
-from twinned.models.base_estimator import SMALL
 
 
 @pytest.fixture
@@ -704,17 +703,6 @@ def test_pairs_and_trees_follow_the_noise(cv, noise, is_thorough, few_pairs, rng
     # the choice does not depend on the unit of y, nor on a further output like the first one
     for other in (1e6 * y, np.column_stack([y, -y])):
         assert TwinRegressor(cv=cv, random_state=0).fit(X, other).n_pairs_ == twin.n_pairs_
-
-
-def test_more_work_that_clearly_lowers_the_error_is_done(few_pairs, monkeypatch, rng):
-    X = rng.uniform(size=(100, 2))
-    y = X[:, 0] + 0.05 * rng.normal(size=100)
-    monkeypatch.setattr("twinned.estimators.twin._LITTLE_NOISE", 0.0)
-    monkeypatch.setattr("twinned.estimators.twin._MUCH_NOISE", 10.0)
-    for small_trees, n_pairs in ((1, 100 * 99 // 2), (30, 100 * 40)):
-        small = SMALL._replace(least_trees=small_trees)
-        monkeypatch.setattr("twinned.estimators.twin.SMALL", small)
-        assert TwinRegressor(random_state=0).fit(X, y).n_pairs_ == n_pairs
 
 
 @pytest.mark.parametrize(

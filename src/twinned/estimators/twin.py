@@ -56,7 +56,6 @@ from twinned.pairing.anchors import (
     N_NEAREST,
     as_anchor_strategy,
     as_weight_strategy,
-    clearly_lowest,
     store_rows,
     uses_learned_metric,
 )
@@ -93,9 +92,9 @@ from twinned.rows.validation import (
 
 _N_FOLDS = 5
 _LEAST_ROWS = 20  # to hold out folds by default
-# Out-of-fold errors of the default estimator in standard deviations of y: from the larger one on,
-# they are mostly noise, and up to the smaller one, there is hardly any.
-_LITTLE_NOISE, _MUCH_NOISE = 0.1, 0.2
+# Root mean square of out-of-fold errors in standard deviations of y: from here on, they are mostly
+# noise, and more pairs and trees change next to nothing.
+_MUCH_NOISE = 0.2
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 
@@ -148,9 +147,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         and else 0.
     effort : {"small", "fast", "balanced", "thorough"}, default="balanced"
         Number of pairs, trees and bins of the default estimator. With "balanced", they are those of
-        "thorough" where the out-of-fold errors of small models show hardly any noise, or are
-        clearly lowered by more work, and else those of "fast". With `cv=0`, one fold is held out
-        for that choice.
+        "thorough" where the out-of-fold errors of small models are below a fifth of the standard
+        deviation of y, and else those of "fast", as more work changes next to nothing where errors
+        are mostly noise. With `cv=0`, one fold is held out for that choice.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
@@ -456,8 +455,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _choose_sizes(self, rows: TrainingRows, known: TrainingRows) -> tuple[TreeSizes, Floats]:
         """The sizes of the default estimator, and out-of-fold predictions (see `_predict_folds`).
 
-        The larger sizes are used where there is hardly any noise, or where they clearly lower the
-        out-of-fold error; where errors are mostly noise, they are not tried.
+        The larger sizes are used where the out-of-fold errors of small models show little noise.
         """
         if self.estimator is not None or self.effort == "thorough":
             return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
@@ -466,20 +464,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return SIZES[self.effort], predicted
         held_out = known.take(known.held_out)
         spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
-
-        def scaled_errors(predicted: Floats) -> Floats:
-            errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
-            return errors / np.where(spread > 0, spread, 1.0)
-
-        errors = scaled_errors(predicted)
+        errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
+        errors = errors / np.where(spread > 0, spread, 1.0)
         noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
         if noise >= _MUCH_NOISE:
             return FAST, predicted
-        by_more = self._predict_folds(rows, known, THOROUGH_FOLDS)
-        both = [errors, scaled_errors(by_more)]
-        if noise < _LITTLE_NOISE or clearly_lowest(both, held_out.matrix, held_out.weight):
-            return THOROUGH, by_more
-        return FAST, predicted
+        return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
 
     def _predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
         """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.

@@ -4,8 +4,8 @@
 Rows of the version `before` are those of `accuracy_trees.csv`, whose seconds include predictions.
 Results: `benchmarks/results/cost_accuracy.csv` and `.md`. It continues where it stopped.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.cost_accuracy --version after --splits 10 --jobs 16
-    python -m benchmarks.cost_accuracy --only-table
+    OMP_NUM_THREADS=1 python -m benchmarks.accuracy.cost_accuracy --jobs 16
+    python -m benchmarks.accuracy.cost_accuracy --only-table
 """
 
 import time
@@ -60,27 +60,21 @@ def summary(runs):
         "# The default twin before and after",
         "",
         "Mean test RMSE of `TwinRegressor()` on the paper's splits, and processor seconds of a fit "
-        "on one thread. `python -m benchmarks.cost_accuracy`.",
+        "on one thread. `python -m benchmarks.accuracy.cost_accuracy`.",
         "",
         *frame.markdown_table(header, rows),
     ]
 
 
-def main():
-    arguments = frame.parse_arguments(
-        __doc__, version="after", datasets=list(KEYS), splits=10, jobs=1, only_table=False
-    )
-    table = frame.ResultTable(
-        frame.RESULTS / "cost_accuracy.csv", ("dataset", "version", "seed"), COLUMNS
-    )
-    trials = [
-        (key, arguments.version, seed)
-        for seed in range(arguments.splits)
-        for key in arguments.datasets
-    ]
-    frame.run_benchmark(table, trials, run_split, arguments)
-    frame.write_markdown(table.path.with_suffix(".md"), summary(table.read()))
-
+BENCHMARK = frame.Benchmark(
+    name="cost_accuracy",
+    description=__doc__,
+    columns=COLUMNS,
+    trial=("dataset", "version", "seed"),
+    run=run_split,
+    summary=summary,
+    axes={"seed": list(range(10)), "version": ["after"], "dataset": list(KEYS)},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,11 +1,11 @@
 """Processor seconds, pairs and steps of fits and predictions with all defaults.
 
 Beside them is scikit-learn's gradient boosting in the same run: as seconds depend on the machine,
-compare the ratios. `python -m benchmarks.cost` prints the table next to the committed figures of
-the last release, and `--write` replaces these.
+compare the ratios. `python -m benchmarks.speed.cost` prints the table next to the committed figures
+of the last release, and `--write` replaces these.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.cost             # make bench-cost, two minutes
-    OMP_NUM_THREADS=1 python -m benchmarks.cost --large     # and the large tables, half an hour
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.cost           # make bench-cost, two minutes
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.cost --large   # and the large tables, half an hour
 
 Data are Friedman's first function with noise; predictions are of 200 rows, after a first call.
 Results: `benchmarks/results/cost.csv` and `.md`.
@@ -96,7 +96,8 @@ def table(runs, committed):
         "# Cost of the defaults",
         "",
         "Processor seconds of one thread, beside scikit-learn's `HistGradientBoostingRegressor` in "
-        "the same run, and the committed figures of the last release. `python -m benchmarks.cost`.",
+        "the same run, and the committed figures of the last release. "
+        "`python -m benchmarks.speed.cost`.",
         "",
         *frame.markdown_table(header, rows),
     ]
@@ -122,7 +123,8 @@ def main():
         runs["relative"] = (
             runs["fit_seconds"].to_numpy() / boosting["fit_seconds"][sizes].to_numpy()
         )
-        runs.assign(version=twinned.__version__).to_csv(PATH, index=False, float_format="%.4g")
+        figures = runs.assign(version=twinned.__version__)
+        frame.write_file(PATH, figures.to_csv(index=False, float_format="%.4g").encode())
         frame.write_markdown(PATH.with_suffix(".md"), table(runs, pd.read_csv(PATH)))
 
 
