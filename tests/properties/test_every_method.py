@@ -18,10 +18,8 @@ QUICK = [("blend", "plain"), ("blend", "batch"), ("blend", "targets"), ("crossed
 QUICK += [("nearest", "added"), ("folds", "loaded"), ("blend", "dask")]
 
 # Names of patterns: models without prediction intervals, and those of a transformed target
-UNCALIBRATED, CALIBRATED = (
-    "(?!blend|power|conformal|crossed)[a-z ]+",
-    "(blend|power|conformal|crossed)",
-)
+UNCALIBRATED = "(?!blend|power|conformal|crossed)[a-z ]+"
+CALIBRATED = "(blend|power|conformal|crossed)"
 TRANSFORMED = "((log|power)/[a-z_]+|[a-z ]+/transformed)"
 # Methods that are refused, by estimator/rows/method, and what the line says.
 REFUSED = [
