@@ -319,7 +319,9 @@ def _next_fit(
         for spec in specs:
             if clock.fits(spec, share):
                 return spec
-    return min(new, key=clock.expected) if new and not members else None
+    if members or not new:
+        return None
+    return min(new, key=lambda spec: (spec.name != "ridge", clock.expected(spec)))
 
 
 def _fit_fold(
