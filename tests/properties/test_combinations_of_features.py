@@ -179,13 +179,7 @@ def test_solve_with_a_calibrated_model_in_a_batch():
     np.testing.assert_allclose(predicted, -1.0, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "transformed",
-        pytest.param("pipeline", marks=today_fails("fits of a pipeline take no batch")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["transformed", "pipeline"])
 def test_calibration_of_a_wrapped_twin_with_batches(kind):
     """`cross_conformal` of a transformed target, or of a pipeline, whose rows have batches."""
     X, _, shifted = rows(level=20.0)
@@ -318,7 +312,6 @@ def test_transformed_target_of_a_dask_frame():
         np.testing.assert_allclose(result.compute(), method(table))
 
 
-@today_fails("all values are used for each partition")
 def test_y_std_of_a_dask_frame():
     """`y_std` of each row is refused for a Dask frame, whose partitions do not know their rows."""
     dd = pytest.importorskip("dask.dataframe")

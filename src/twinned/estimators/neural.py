@@ -20,7 +20,12 @@ from twinned.models.resources import limit_threads, map_row_blocks, parse_memory
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
 from twinned.rows.schema import TableSchema, is_dask
-from twinned.rows.validation import check_bool, restore_on_failure, validate_table
+from twinned.rows.validation import (
+    check_bool,
+    refuse_arguments,
+    restore_on_failure,
+    validate_table,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +52,18 @@ class BaseNeural(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        y_lower=None,
+        y_upper=None,
+        X_val=None,
+        y_val=None,
+        **_other,
+    ):
         """Train the members and select among them.
 
         Parameters
@@ -70,6 +86,7 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
+        refuse_arguments(self, _other)
         return self._fit_problem(
             X,
             y,
