@@ -22,8 +22,8 @@ class BaseTwin(TwinMethods, BaseEstimator):
     """
 
     _fitted: FittedTwin | None = None
-    target_name_: str  # only of a model that the command line fitted, as the next
-    batch_name_: str | None  # column of batches
+    target_name_: str  # only of a model that the command line fitted
+    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
 
     @property
     def fitted_(self) -> FittedTwin:

@@ -89,8 +89,9 @@ def _delay_call(model, method, options):
     from dask.base import tokenize
     from dask.delayed import delayed
 
-    if np.ndim(options.get("batch")):
-        raise ValueError("batch of a Dask collection must be one label for all rows.")
+    for name in ("batch", "y_std"):
+        if np.ndim(options.get(name)):
+            raise ValueError(f"{name} of a Dask collection must be one value for all rows.")
     content = cloudpickle.dumps(partial(getattr(model, method), **options))
     name = f"{type(model).__name__}-{method}-{tokenize(content)}"
     return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
