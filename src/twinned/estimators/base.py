@@ -28,7 +28,8 @@ class BaseTwin(TwinMethods, BaseEstimator):
     @property
     def fitted_(self) -> FittedTwin:
         """The fitted state, for the present `n_jobs` and `memory_limit`."""
-        self.require_single_target()
+        if self._fitted is None:
+            self.require_single_target()
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,8 @@ _WHOLE = re.compile(r"(-?\d+)\.0+")
 _DIGITS = 8  # of the standard deviation of the errors, in y without offsets
 
 
-class BatchOffsets(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BatchOffsets:
     """Offsets of batches, from the residuals of their known rows.
 
     A residual is the offset of its batch plus an error. With `shrinks`, the offsets are the
@@ -153,7 +155,7 @@ class BatchOffsets(NamedTuple):
         counts = before + np.bincount(codes, weight, len(names))
         sums += np.bincount(codes, weight * residual, len(names))
         means = sums / np.maximum(counts, 1e-300)
-        return self._replace(names=names, means=means, counts=counts), codes
+        return replace(self, names=names, means=means, counts=counts), codes
 
 
 def unknown_batches(name: str, values: Sequence[str]) -> str:
