@@ -204,7 +204,7 @@ def test_batch_of_all_rows() -> None:
     explained = twin.explain(lazy, n=2, batch="lab 3").compute()
     expected = twin.explain(new, n=2, batch="lab 3")
     assert_array_equal(explained["estimate"], expected["estimate"])
-    with pytest.raises(ValueError, match="one label for all rows"):
+    with pytest.raises(ValueError, match="one value for all rows"):
         twin.predict(lazy, batch=["lab 1"] * 8)
 
 

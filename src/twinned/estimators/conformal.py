@@ -259,11 +259,17 @@ def fit_clone(model, X, y, rows, groups=None, **arguments):
 
     `arguments` are further ones of `fit`, one value for each row, or None.
     """
+    last, prefix = model, ""
+    while isinstance(last, Pipeline):
+        name, last = last.steps[-1]
+        prefix += f"{name}__"
     options = {
-        name: np.asarray(values)[rows] for name, values in arguments.items() if values is not None
+        f"{prefix}{name}": np.asarray(values)[rows]
+        for name, values in arguments.items()
+        if values is not None
     }
-    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
-        options["groups"] = groups[rows]
+    if groups is not None and has_fit_parameter(last, "groups") and np.ptp(groups[rows]):
+        options[f"{prefix}groups"] = groups[rows]
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)

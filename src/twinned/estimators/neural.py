@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 
@@ -120,16 +119,6 @@ class BaseNeural(BaseEstimator):
     def _shaped(self, values):
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values
-
-    def with_members(self, weights):
-        """A copy of the fitted model with the members of positive weight."""
-        used = np.flatnonzero(weights)
-        other = copy.copy(self)
-        other._parameters = {name: value[used] for name, value in self._parameters.items()}
-        other._gates = self._gates[used]
-        other.member_weights_ = weights[used] / weights[used].sum()
-        other.n_members_ = len(used)
-        return other
 
     def networks(self, kind):
         """The trained networks as a model of this class."""
