@@ -250,6 +250,7 @@ def build_published_problem(
         table=table,
         scale=scale,
         selected=np.arange(table.schema.n_features),
+        columns=columns,
         X=rows,
         y=outputs,
         row_weight=np.append(weight, np.ones(len(rows) - n_train)),

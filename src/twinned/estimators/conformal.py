@@ -270,10 +270,10 @@ def fit_clone(model, X, y, rows, groups=None, **arguments):
     names = inspect.signature(last.fit).parameters
     if groups is not None and "groups" in names and np.ptp(groups[rows]):
         arguments["groups"] = groups
-    given = {name: values for name, values in arguments.items() if values is not None}
+    arguments = {name: values for name, values in arguments.items() if values is not None}
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
-        refuse_arguments(last, given.keys() - names)
-    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in given.items()}
+        refuse_arguments(last, arguments.keys() - names)
+    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)

@@ -101,7 +101,8 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
             fit_params["sample_weight"] = sample_weight
         TransformedTargetRegressor.fit(self, X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
-            raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
+            kind = type(self.regressor).__name__
+            raise TypeError(f"regressor must be a twin, or end with one, not a {kind}.")
         if n_targets := len(unwrap(self.regressor_)[0].targets_):
             raise ValueError(
                 f"y has {n_targets} targets, but a blend of a transformed target has one; fit a "

@@ -214,11 +214,12 @@ class Prediction:
 
     def _of_scores(self, scores: Floats) -> Floats:
         """(query, score) values of y at these scores (score,), or (query, score)."""
-        values = self.location[:, None] + self.scale[:, None] * scores
-        return self.target.invert(values)
+        scale = self.scale[:, None]  # first, as its moments contain the location
+        return self.target.invert(self.location[:, None] + scale * scores)
 
     def _to_scores(self, y: Floats) -> Floats:
-        return (self.target.apply(y) - self.location) / self.scale
+        scale = self.scale  # first, as its moments contain the location
+        return (self.target.apply(y) - self.location) / scale
 
 
 @dataclass(frozen=True, eq=False)
