@@ -128,7 +128,7 @@ class PublishedTwin(TwinNeuralRegressor):
     hidden_sizes, effort, training = (128, 128), "balanced", None
     weights = "uniform"
     categorical_features, memory_limit = None, "512MB"
-    fit = PublishedNetwork.fit  # type: ignore[assignment]  # without batch and y_std
+    fit = PublishedNetwork.fit  # without batch and y_std
 
     def __init__(
         self,
