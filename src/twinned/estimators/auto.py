@@ -58,6 +58,7 @@ from twinned.rows.validation import (
     check_n_jobs,
     check_real,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
 )
@@ -212,6 +213,7 @@ class AutoTwinRegressor(BaseTwin):
         y_lower=None,
         y_upper=None,
         y_std=None,
+        **_other,
     ):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
@@ -245,6 +247,7 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
+        refuse_arguments(self, _other)
         return self.fit_blend(
             X,
             y,

@@ -19,7 +19,12 @@ from twinned.models.resources import limit_threads, map_row_blocks, parse_memory
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
 from twinned.rows.schema import TableSchema, is_dask
-from twinned.rows.validation import check_bool, restore_on_failure, validate_table
+from twinned.rows.validation import (
+    check_bool,
+    refuse_arguments,
+    restore_on_failure,
+    validate_table,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -46,7 +51,18 @@ class BaseNeural(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        y_lower=None,
+        y_upper=None,
+        X_val=None,
+        y_val=None,
+        **_other,
+    ):
         """Train the members and select among them.
 
         Parameters
@@ -69,6 +85,7 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
+        refuse_arguments(self, _other)
         bounds = {"y_lower": y_lower, "y_upper": y_upper}
         validation = {"X_val": X_val, "y_val": y_val}
         self._fit_problem(X, y, sample_weight=sample_weight, **bounds, **validation)

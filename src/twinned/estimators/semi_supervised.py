@@ -37,6 +37,7 @@ from twinned.rows.validation import (
     check_sample_weight,
     count_rows,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     validate_target,
 )
@@ -166,7 +167,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiSupervisedTwinRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, **_other: Any
+    ) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
         Parameters
@@ -179,6 +182,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             Weights of the labelled rows, as in `TwinRegressor`; a pair with a pseudo-label has the
             mean weight.
         """
+        refuse_arguments(self, _other)
         with restore_on_failure(self):
             self.check_parameters()
             data, labelled, X_unlabelled = self._split(X, y, sample_weight)

@@ -27,6 +27,7 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import VALIDATED, TrainingRows
+from twinned.rows.validation import refuse_arguments
 
 
 @dataclass(eq=False, repr=False)
@@ -132,11 +133,13 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         y_std=None,
         X_val=None,
         y_val=None,
+        **_other,
     ):
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
+        refuse_arguments(self, _other)
         bounds = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
         validation = {"X_val": X_val, "y_val": y_val}
         self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
