@@ -44,6 +44,7 @@ from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.records import ON_PROCESSOR, Record, Records, origin
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
+from paper.split_settings import split_setting_values
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.parameters import EFFORTS
 
@@ -121,7 +122,7 @@ def page_values(records: Records) -> dict[str, str]:
     }
     values |= time_values(records) | setting_values()
     values |= candidate_values(tables) | dropout_values()
-    values |= forest_feature_values(records)
+    values |= forest_feature_values(records) | split_setting_values(records)
     values["origins"] = origin_table(records)
     values["figure_C"] = time_figures(records)
     return values
