@@ -61,8 +61,8 @@ def summary(runs):
         "# Algorithm 1 for networks",
         "",
         f"Test RMSE of small twin networks with {SHARE:.0%} of the rows labelled, over "
-        f"{runs['seed'].nunique()} splits; of the other methods as a ratio to it, with the standard "
-        "error of the paired difference: loops in the loss with weight 1, and loops that are "
+        f"{runs['seed'].nunique()} splits; of the others as a ratio to it, with the standard error "
+        "of the paired difference: loops in the loss with weight 1, and loops that are "
         "relabelled, by Λ. `python -m benchmarks.labels.relabelled_networks`.",
         "",
         *frame.markdown_table(["", "supervised", "loops in the loss", *RELABELLED], rows),
