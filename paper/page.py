@@ -164,6 +164,7 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "cells_repeated": str(len(KEYS)),
         "cells_distinct": str(total - len(KEYS)),
         "n_far": str(len(far)),
+        "n_far_fitted": str(int(low.sum())),
         "n_far_hidden": str(int((~beyond).sum())),
         "n_far_beyond": str(int(beyond.sum())),
         "n_far_lower": str(int((far["ratio"] < 1)[beyond].sum())),

@@ -44,7 +44,8 @@ def summary(runs):
         "# Spread of anchors and inconsistency of loops as measures of uncertainty",
         "",
         "Rank correlation with the absolute error of test rows, of the paper's twinned forests: "
-        f"means over {runs['seed'].nunique()} splits. `python -m benchmarks.intervals.loop_uncertainty`.",
+        f"means over {runs['seed'].nunique()} splits. "
+        "`python -m benchmarks.intervals.loop_uncertainty`.",
         "",
         *frame.markdown_table(["", "spread of anchors", "inconsistency of loops"], rows),
     ]
