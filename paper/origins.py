@@ -11,9 +11,11 @@ from benchmarks.frame import markdown_table
 from paper.conclusions import VARIANTS
 from paper.experiments import EXPERIMENTS, STUDIES, current_records
 from paper.networks import N_MEMBERS
-from paper.records import ON_PROCESSOR, Record, Records, origin
+from paper.records import NOT_RECORDED, ON_PROCESSOR, Record, Records, origin
 from twinned.models.neural.parameters import EFFORTS
 
+# Of branches that are not part of the history of this repository.
+OTHER_COMMITS = ("12c6b3d7c106", "3db1afe7e55e", "4ea6d67f07aa", "74b108157912")
 LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
@@ -113,9 +115,9 @@ def time_figures(records: Records) -> str:
     )
 
 
-def origin_table(records: Records) -> str:
-    """Return where and when the records of each study were made."""
-    rows = []
+def origin_values(records: Records) -> dict[str, str]:
+    """Return where and when the records of each study were made, and how many name no commit."""
+    rows, commits = [], []
     for key, study in STUDIES.items():
         for variant in study.variants:
             own = current_records(records, key, variant)
@@ -123,11 +125,18 @@ def origin_table(records: Records) -> str:
                 rows.append([key, LABELS[variant], "0", "", "", "", ""])
                 continue
             origins = pd.DataFrame([origin(r) for r in own])
+            commits += list(origins["commit"])
             cells = [_counts(origins[name]) for name in origins]
             versions = sorted({_versions(r["versions"]) for r in own})
             rows.append([key, LABELS[variant], str(len(own)), *cells, "; ".join(versions)])
     header = ["study", "variant", "records", "device", "date", "commit", "versions"]
-    return "\n".join(markdown_table(header, rows))
+    return {
+        "origins": "\n".join(markdown_table(header, rows)),
+        "records": f"{len(commits):,}",
+        "records_of_other_commits": f"{sum(own in OTHER_COMMITS for own in commits):,}",
+        "records_without_commit": f"{commits.count(NOT_RECORDED):,}",
+        "other_commits": ", ".join(f"`{own}`" for own in OTHER_COMMITS),
+    }
 
 
 def _counts(values: pd.Series) -> str:

@@ -41,7 +41,7 @@ from paper.experiments import (
 from paper.forests import N_TREES
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
-from paper.origins import LABELS, origin_table, time_figures, time_values
+from paper.origins import LABELS, origin_values, time_figures, time_values
 from paper.records import Record, Records
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from paper.split_settings import split_setting_values
@@ -107,8 +107,7 @@ def page_values(records: Records) -> dict[str, str]:
     values |= time_values(records) | setting_values()
     values |= candidate_values(tables) | dropout_values()
     values |= forest_feature_values(records) | split_setting_values(records)
-    values |= result_links(records)
-    values["origins"] = origin_table(records)
+    values |= result_links(records) | origin_values(records)
     values["figure_C"] = time_figures(records)
     return values
 
