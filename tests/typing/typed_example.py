@@ -61,3 +61,4 @@ def misspelled(X: Floats, y: Floats) -> None:
     AutoTwinRegressor("fast")  # type: ignore[call-arg]
     TwinRegressor().fit(X, y, sample_weights=y)  # type: ignore[call-arg]
     TwinRegressor().predict_interval(X, confidance=0.8)  # type: ignore[call-arg]
+    AutoTwinRegressor().fit(X, y, group=y)  # type: ignore[arg-type]

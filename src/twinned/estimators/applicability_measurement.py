@@ -107,7 +107,8 @@ def measure_applicability(
         errors = None
         if not twin.is_blend:
             errors = _cross_errors(twin, fitted, rows, X, cv, random_state)
-            calibration = errors.calibrate("learned", random_state, np.arange(len(rows)))
+            width = "learned" if fitted.calibration is None else fitted.calibration.scale.width
+            calibration = errors.calibrate(width, random_state, np.arange(len(rows)))
             fitted = replace(fitted, calibration=calibration)
         held_out_rows = [_random_rows(twin, fitted, errors, confidence)]
         for held_out in extreme_rows(twin, fitted):

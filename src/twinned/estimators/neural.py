@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Never, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +23,12 @@ from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask
-from twinned.rows.validation import check_bool, restore_on_failure, validate_table
+from twinned.rows.validation import (
+    check_bool,
+    refuse_arguments,
+    restore_on_failure,
+    validate_table,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -61,6 +65,7 @@ class BaseNeural(BaseEstimator):
         y_upper: ArrayLike | None = None,
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
+        **_other: Never,
     ) -> Self:
         """Train the members and select among them.
 
@@ -84,15 +89,11 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        return self._fit_problem(
-            X,
-            y,
-            sample_weight=sample_weight,
-            y_lower=y_lower,
-            y_upper=y_upper,
-            X_val=X_val,
-            y_val=y_val,
-        )
+        refuse_arguments(self, _other)
+        bounds = {"y_lower": y_lower, "y_upper": y_upper}
+        validation = {"X_val": X_val, "y_val": y_val}
+        self._fit_problem(X, y, sample_weight=sample_weight, **bounds, **validation)
+        return self
 
     def fit_with_folds(
         self,
@@ -103,13 +104,18 @@ class BaseNeural(BaseEstimator):
         **bounds: Any,
     ) -> Self:
         """Fit with given folds, for comparable out-of-fold predictions."""
-        return self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        return self
 
-    def _fit_problem(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Self:
+    def _fit_problem(
+        self, X: Any, y: Any, **options: Any
+    ) -> tuple[TrainingProblem, TrainedEnsemble]:
+        """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
-            self.set_networks(problem, fit_problems([problem])[0])
-        return self
+            ensemble = fit_problems([problem])[0]
+            self.set_networks(problem, ensemble)
+        return problem, ensemble
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from networks that were trained on a problem of this estimator.
@@ -145,16 +151,6 @@ class BaseNeural(BaseEstimator):
     def _shaped(self, values: Floats) -> Floats:
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values
-
-    def with_members(self, weights: Floats) -> Self:
-        """A copy of the fitted model with the members of positive weight."""
-        used = np.flatnonzero(weights)
-        other = copy.copy(self)
-        other._parameters = {name: value[used] for name, value in self._parameters.items()}
-        other._gates = self._gates[used]
-        other.member_weights_ = weights[used] / weights[used].sum()
-        other.n_members_ = len(used)
-        return other
 
     def networks(self, kind: type[Any]) -> Any:
         """The trained networks as a model of this class."""
