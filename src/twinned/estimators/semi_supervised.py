@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.methods import TwinMethods
+from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.anchors import Queries
@@ -281,7 +282,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
         n_outputs = twin.fitted_.anchors.targets.shape[1]
-        max_pairs = twin.max_pairs_in_memory(twin.difference_model_.features, n_outputs)
+        features = twin.difference_model_.features
+        max_pairs = max_pairs_in_memory(twin.memory_limit, features, n_outputs)
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:
