@@ -6,9 +6,10 @@ import copy
 import time
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
 
@@ -34,12 +35,14 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.models.batches import remove_offsets
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
     check_n_jobs,
     check_real,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
 )
@@ -183,16 +186,17 @@ class AutoTwinRegressor(BlendAttributes):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        groups=None,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-    ):
+        groups: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -225,6 +229,7 @@ class AutoTwinRegressor(BlendAttributes):
         -------
         self
         """
+        refuse_arguments(self, _other)
         return self.fit_blend(
             X,
             y,
@@ -236,7 +241,9 @@ class AutoTwinRegressor(BlendAttributes):
             y_std=y_std,
         )
 
-    def fit_blend(self, X, y, *, calibrate=True, **arguments):
+    def fit_blend(
+        self, X: ArrayLike, y: ArrayLike, *, calibrate: bool = True, **arguments: Any
+    ) -> Self:
         """`fit` with these arguments; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         several = target_names(y)
@@ -301,7 +308,7 @@ class AutoTwinRegressor(BlendAttributes):
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
-        self.targets_ = []
+        self.targets_: list[Any] = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()
@@ -317,7 +324,7 @@ class AutoTwinRegressor(BlendAttributes):
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
-        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
+        self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
@@ -379,7 +386,7 @@ class AutoTwinRegressor(BlendAttributes):
         state.pop("_record", None)  # a saved model has none
         return state
 
-    def add_anchors(self, X, y, *, batch=None):
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted blend with the same members and further anchors.
 
         As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
@@ -388,20 +395,20 @@ class AutoTwinRegressor(BlendAttributes):
             return add_anchors_of_targets(self, X, y, batch)
         with ignore_table_warnings(), limit_threads(self.n_jobs):
             extended = super().add_anchors(X, y, batch=batch)
-        vars(extended).pop("_record", None)
+        extended.__dict__.pop("_record", None)
         return extended
 
     def predict_interval(
         self,
-        X,
-        confidence=0.9,
+        X: ArrayLike,
+        confidence: float = 0.9,
         *,
-        X_shifted=None,
-        batch=None,
-        of="measurement",
-        y_std=None,
-        joint=False,
-    ):
+        X_shifted: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+        joint: bool = False,
+    ) -> Floats:
         """Prediction intervals.
 
         Parameters
@@ -418,7 +425,7 @@ class AutoTwinRegressor(BlendAttributes):
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        options = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
+        options: dict[str, Any] = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
         if not (check_bool("joint", joint) and self.targets_):
             return super().predict_interval(X, confidence, **options)
         if X_shifted is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.combination import FitRecord
@@ -25,6 +26,10 @@ class BlendAttributes(BaseTwin):
     _record: FitRecord | None = None
     _leaderboard: dict[str, Any]
     out_of_fold_prediction_: Floats
+    blend_: dict[str, Any]
+    contribution_: dict[str, Any] | None
+    batch_errors_: dict[str, float]
+    plan_: list[Any]
 
     @property
     def blend_model_(self) -> BlendModel:
@@ -99,7 +104,7 @@ class BlendAttributes(BaseTwin):
         """(training rows, held-out rows) of each fold, numbers of anchors; as `out_of_fold`."""
         return self._fit_record().rows.anchors.folds
 
-    def predict_members(self, X, *, batch=None):
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member.
 
         Returns

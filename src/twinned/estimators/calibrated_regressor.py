@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self, overload
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from numpy.typing import ArrayLike
+from pandas import DataFrame
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.methods import PredictionMethods, TwinMethods
 from twinned.estimators.pipelines import explain, unwrap
 from twinned.fitted.calibration import Calibration
@@ -38,7 +41,7 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         Scores of held-out rows.
     """
 
-    def __init__(self, regressor):
+    def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
     @classmethod
@@ -48,27 +51,40 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         model.regressor_, model.calibration_ = regressor, calibration
         return model
 
-    def fit(self, X, y, **fit_params):
+    def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the regressor and calibrate it by `cross_conformal`."""
         from twinned.estimators.conformal import cross_conformal  # which returns this class
 
         calibrated = cross_conformal(self.regressor, X, y, **fit_params)
-        self.regressor_, self.calibration_ = calibrated.regressor_, calibrated.calibration_
+        self.regressor_: Any = calibrated.regressor_
+        self.calibration_: Calibration = calibrated.calibration_
         return self
 
-    def predict(self, X, return_std=False, **options):
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, **options: Any
+    ) -> Floats: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], **options: Any
+    ) -> tuple[Floats, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, **options: Any
+    ) -> Floats | tuple[Floats, Floats]:
         """The prediction and, with `return_std`, a calibrated standard deviation."""
         if not check_bool("return_std", return_std) and not options:
             return self.regressor_.predict(X)
         prediction = self.predict_distribution(X, **options)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def explain(self, X, n=5, **options):
+    def explain(self, X: ArrayLike, n: int = 5, **options: Any) -> DataFrame:
         """Comparable anchors of each query, of a pipeline that ends with a twin."""
         check_is_fitted(self)
         return explain(self.regressor_, X, n, **options)
 
-    def predict_interval(self, X, confidence=0.9, **options):
+    def predict_interval(self, X: ArrayLike, confidence: float = 0.9, **options: Any) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
         Parameters
@@ -87,11 +103,20 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         """
         return self.predict_distribution(X, **options).interval(confidence)
 
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
+    def predict_quantiles(
+        self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95), **options: Any
+    ) -> Floats:
         """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
         return self.predict_distribution(X, **options).quantiles(quantiles)
 
-    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
+    def predict_distribution(
+        self,
+        X: ArrayLike,
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Prediction:
         """The predictive distribution of each row; `batch` is for a pipeline that ends with a twin.
 
         The arguments are those of `TwinRegressor.predict_interval`.
@@ -99,7 +124,8 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         twin, transform = unwrap(self.regressor_)
         if isinstance(twin, TwinMethods):
-            return twin.predict_distribution(transform(X), batch=batch, of=of, y_std=y_std)
+            queries = twin.encode(transform(X), batch=batch)
+            return twin.fitted_.predict(queries, of=of, y_std=y_std)
         if batch is not None:
             raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
         calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
@@ -137,7 +163,7 @@ class FittedRegressor:
         return self.moments(queries)[0]
 
 
-def predict_with_std(model, X):
+def predict_with_std(model: Any, X: ArrayLike) -> tuple[Floats, Floats]:
     """(n,) predictions of a single-output model and their standard deviations; ones without."""
     last = model
     while isinstance(last, Pipeline):

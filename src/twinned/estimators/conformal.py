@@ -13,16 +13,18 @@ out-of-fold errors (see `twinned.fitted.calibration`).
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_with_std
@@ -42,6 +44,7 @@ from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
@@ -49,11 +52,43 @@ from twinned.rows.validation import (
     check_integer,
     check_row_numbers,
     count_rows,
+    refuse_arguments,
     validate_target,
 )
 
+_Twin = TypeVar("_Twin", bound=TwinMethods)
 
-def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
+
+@overload
+def conformal(
+    model: _Twin,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> _Twin: ...
+
+
+@overload
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> CalibratedRegressor: ...
+
+
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> Any:
     """Calibrate a fitted model on held-out rows.
 
     Parameters
@@ -104,19 +139,51 @@ def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
     )
 
 
+@overload
 def cross_conformal(
-    model,
-    X,
-    y,
+    model: _Twin,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    groups=None,
-    batch=None,
-    cv=10,
-    width="learned",
-    metric="euclidean",
-    random_state=None,
-    y_std=None,
-):
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> _Twin: ...
+
+
+@overload
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> CalibratedRegressor: ...
+
+
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> Any:
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -169,6 +236,8 @@ def cross_conformal(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
+    if batch is not None:
+        batch = np.array(batch_labels(batch, len(values)), dtype=object)
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
     folds = list(check_cv(cv).split(X, values, groups))
@@ -252,22 +321,29 @@ def _local_residuals(
     return local.predict(fitted.local_weights.power)
 
 
-def fit_clone(model, X, y, rows, groups=None, **arguments):
+def fit_clone(
+    model: Any,
+    X: ArrayLike,
+    y: Floats,
+    rows: Indices,
+    groups: Indices | None = None,
+    **arguments: Any,
+) -> Any:
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
 
     `arguments` are further ones of `fit`, one value for each row, or None.
     """
-    last, prefix = model, ""
+    prefix, last = "", model
     while isinstance(last, Pipeline):
-        name, last = last.steps[-1]
-        prefix += f"{name}__"
-    options = {
-        f"{prefix}{name}": np.asarray(values)[rows]
-        for name, values in arguments.items()
-        if values is not None
-    }
-    if groups is not None and has_fit_parameter(last, "groups") and np.ptp(groups[rows]):
-        options[f"{prefix}groups"] = groups[rows]
+        step, last = last.steps[-1]
+        prefix += f"{step}__"
+    names = inspect.signature(last.fit).parameters
+    if groups is not None and "groups" in names and np.ptp(groups[rows]):
+        arguments["groups"] = groups
+    arguments = {name: values for name, values in arguments.items() if values is not None}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+        refuse_arguments(last, arguments.keys() - names)
+    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 
 from twinned.estimators.fitted_attributes import FittedAttributes
@@ -17,14 +19,14 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.learned_metric import feature_relevance
 from twinned.rows.dask import check_in_memory, explain_lazily
 from twinned.rows.neighbors import LEARNED, check_metric
-from twinned.rows.schema import Floats, is_dask, row_labels
+from twinned.rows.schema import Floats, Indices, is_dask, row_labels
 from twinned.rows.validation import check_bool, check_integer
 
 
 class ExplanationMethods(FittedAttributes):
     """Methods of a fitted twin that show what its predictions are made of."""
 
-    def predict_members(self, X, *, batch=None):
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member of the model.
 
         Members are the networks of a neural twin, and those of a blend in the order of its
@@ -39,8 +41,20 @@ class ExplanationMethods(FittedAttributes):
         members = fitted.predict_members(self.encode(X, batch=batch))
         return fitted.target.invert(fitted.squeeze(members))
 
+    @overload
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: Literal[False] = False
+    ) -> Floats: ...
+
+    @overload
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: Literal[True]
+    ) -> tuple[Floats, Floats]: ...
+
     @per_target
-    def predict_difference(self, A, B, return_std=False):
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
         """F(a, b), the predicted y(a) − y(b), row by row.
 
         Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
@@ -64,7 +78,9 @@ class ExplanationMethods(FittedAttributes):
             std = both_orders.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
-    def predict_anchors(self, X, *, batch=None):
+    def predict_anchors(
+        self, X: ArrayLike, *, batch: ArrayLike | None = None
+    ) -> tuple[Indices, Floats]:
         """Estimate y from each anchor.
 
         Returns
@@ -78,7 +94,13 @@ class ExplanationMethods(FittedAttributes):
         return indices, fitted.squeeze(estimates)
 
     @per_target
-    def loop_inconsistency(self, X, *, n_loops=32, random_state=None):
+    def loop_inconsistency(
+        self,
+        X: ArrayLike,
+        *,
+        n_loops: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Floats:
         """Mean absolute sum of predicted differences around closed loops through each query.
 
         Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
@@ -92,7 +114,15 @@ class ExplanationMethods(FittedAttributes):
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
     @per_target
-    def explain(self, X, n=5, *, metric=LEARNED, adjustments=False, batch=None):
+    def explain(
+        self,
+        X: ArrayLike,
+        n: int = 5,
+        *,
+        metric: str = LEARNED,
+        adjustments: bool = False,
+        batch: ArrayLike | None = None,
+    ) -> pd.DataFrame:
         """Comparable anchors of each query.
 
         Parameters
@@ -129,7 +159,7 @@ class ExplanationMethods(FittedAttributes):
         if is_dask(X):
             options = {"n": n, "metric": metric, "adjustments": adjustments, "batch": batch}
             example = fitted.queries(fitted.anchors.X[:1])
-            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            meta = tabulate_comparables(fitted, example, n, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, **options)
         labels, queries = row_labels(X), self.encode(X, batch=batch)
         return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
@@ -146,7 +176,7 @@ class ExplanationMethods(FittedAttributes):
         return feature_relevance(anchors.metric, anchors.schema)
 
     @per_target
-    def applicability(self, X):
+    def applicability(self, X: ArrayLike) -> pd.DataFrame:
         """Whether each row is inside, at the edge, or outside of the anchors.
 
         The expected error of a row is the standard deviation of a Gaussian process with the learned

@@ -140,5 +140,5 @@ class FittedAttributes:
         y = self.fitted_.anchors.y
         return None if y.ndim == 1 else y.shape[1]
 
-    def _generator(self, random_state):
+    def _generator(self, random_state: int | np.random.RandomState | None) -> np.random.RandomState:
         return check_random_state(self.random_state if random_state is None else random_state)

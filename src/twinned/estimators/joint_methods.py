@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from twinned.estimators.fitted_attributes import FittedAttributes
 from twinned.fitted.sampling import probability_positive
 from twinned.fitted.target import IDENTITY
 from twinned.models.resources import limit_threads
-from twinned.rows.schema import row_labels
+from twinned.rows.schema import Floats, row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
 
 
@@ -20,7 +21,14 @@ class JointMethods(FittedAttributes):
 
     predict_distribution: Any
 
-    def sample(self, X, n_samples=1, *, random_state=None, batch=None):
+    def sample(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+        batch: ArrayLike | None = None,
+    ) -> Floats:
         """Draw joint samples of y, each of which is one function at all rows.
 
         The samples are normal. Their mean is the prediction, and their standard deviation that of
@@ -60,7 +68,15 @@ class JointMethods(FittedAttributes):
             prediction = self.predict_distribution(X, batch=batch)
             return prediction.sample(n_samples, self._generator(random_state))
 
-    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None, batch=None):
+    def rank(
+        self,
+        X: ArrayLike,
+        *,
+        maximize: bool = True,
+        n_samples: int = 1000,
+        random_state: int | np.random.RandomState | None = None,
+        batch: ArrayLike | None = None,
+    ) -> pd.DataFrame:
         """Rank rows by their predicted value, with the certainty of the ranks.
 
         Parameters
@@ -94,7 +110,7 @@ class JointMethods(FittedAttributes):
         self.require_single_target()
         check_integer("n_samples", n_samples)
         with limit_threads(self.n_jobs):
-            prediction = self.predict_distribution(X, batch=batch)
+            prediction = self.fitted_.predict(self.encode(X, batch=batch))
             samples = prediction.sample(n_samples, self._generator(random_state))
         best_first = np.argsort(-sign * samples, axis=1, kind="stable")
         mean, n_rows = prediction.mean, len(prediction.mean)
@@ -113,7 +129,14 @@ class JointMethods(FittedAttributes):
         )
         return table.iloc[np.argsort(-sign * mean, kind="stable")]
 
-    def probability_better(self, X, than, *, maximize=True, batch=None):
+    def probability_better(
+        self,
+        X: ArrayLike,
+        than: ArrayLike,
+        *,
+        maximize: bool = True,
+        batch: ArrayLike | None = None,
+    ) -> Floats:
         """Probability that a measurement of each row is better than a value or other rows.
 
         Parameters
@@ -142,12 +165,12 @@ class JointMethods(FittedAttributes):
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
         self.require_single_target()
-        prediction = self.predict_distribution(X, batch=batch)
+        prediction = self.fitted_.predict(self.encode(X, batch=batch))
         location, std = prediction.location, prediction.error_std
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
             threshold = prediction.target.apply(np.array(check_real("than", than)))
             return probability_positive(sign * (location - threshold), std)
-        others = self.predict_distribution(than)
+        others = self.fitted_.predict(self.encode(than))
         if len(others.queries) not in (1, len(prediction.queries)):
             n_rows = len(prediction.queries)
             raise ValueError(f"than has {len(others.queries)} rows; give one, or {n_rows} as in X.")

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from numpy.typing import ArrayLike
 from sklearn.metrics import r2_score
 
-from twinned._compat import safe_indexing
+from twinned._compat import RegressorMixin, safe_indexing
 from twinned.estimators.explanation_methods import ExplanationMethods
 from twinned.estimators.joint_methods import JointMethods
 from twinned.estimators.several_targets import target_columns
+from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import warn_of_shift
-from twinned.fitted.prediction import NO_CALIBRATION, TargetPredictions
+from twinned.fitted.prediction import NO_CALIBRATION, Prediction, TargetPredictions
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, map_rows, predict_lazily
-from twinned.rows.schema import is_dask, row_labels
+from twinned.rows.schema import Floats, is_dask, row_labels
 from twinned.rows.validation import (
     check_bool,
     check_choice,
@@ -32,14 +33,14 @@ class PredictionMethods:
 
     predict_distribution: Any
 
-    def predict_cdf(self, X, y, **options):
+    def predict_cdf(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
         """(n_queries,): probability that a measurement of each row is at most y.
 
         `y` is one value, or one for each row.
         """
         return self.predict_distribution(X, **options).cdf(y)
 
-    def log_density(self, X, y, **options):
+    def log_density(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
         """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
 
         It is finite everywhere, except where a transformed target makes y impossible.
@@ -50,7 +51,19 @@ class PredictionMethods:
 class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, RegressorMixin):
     """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
 
-    def predict(self, X, return_std=False, *, batch=None):
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, batch: ArrayLike | None = None
+    ) -> Floats: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, batch: ArrayLike | None = None
+    ) -> tuple[Floats, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, batch: ArrayLike | None = None
+    ) -> Floats | tuple[Floats, Floats]:
         """Predict by the weighted mean over anchors of predicted difference + known value.
 
         Parameters
@@ -78,7 +91,14 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         prediction = self.predict_distribution(X, batch=batch)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
+    def predict_distribution(
+        self,
+        X: ArrayLike,
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Prediction | TargetPredictions:
         """The predictive distribution of each row.
 
         `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
@@ -96,8 +116,15 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         return self.fitted_.predict(self.encode(X, batch=batch), of=of, y_std=y_std)
 
     def predict_interval(
-        self, X, confidence=0.9, *, X_shifted=None, batch=None, of="measurement", y_std=None
-    ):
+        self,
+        X: ArrayLike,
+        confidence: float = 0.9,
+        *,
+        X_shifted: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y)` returns such a twin.
@@ -161,8 +188,14 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
             raise AttributeError(NO_CALIBRATION)
 
     def predict_quantiles(
-        self, X, quantiles=(0.05, 0.5, 0.95), *, batch=None, of="measurement", y_std=None
-    ):
+        self,
+        X: ArrayLike,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Floats:
         """Quantiles of the predictive distribution of y, of a model that stores its calibration.
 
         Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
@@ -198,7 +231,14 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
             y_std=y_std,
         )
 
-    def score(self, X, y, sample_weight=None, *, batch=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        batch: ArrayLike | None = None,
+    ) -> float:
         """R² of the prediction; rows whose y is NaN are ignored.
 
         With several targets, the mean of those of all targets.
@@ -217,10 +257,10 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
                 raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
             X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
             sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
-            batch = batch if np.ndim(batch) == 0 else np.asarray(batch)[labelled]
+            batch = batch if batch is None or np.ndim(batch) == 0 else np.asarray(batch)[labelled]
         return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
 
-    def _warn_of_shift(self, queries):
+    def _warn_of_shift(self, queries: Queries) -> None:
         """Warn where more rows are outside than exchangeable rows would be."""
         fitted = self.targets_[0].fitted_ if self.targets_ else self.fitted_
         warn_of_shift(fitted.anchors.domain, queries, self.feature_labels(), stacklevel=4)
@@ -258,7 +298,7 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
 
     # --- further known rows -------------------------------------------------------------------
 
-    def add_anchors(self, X, y, *, batch=None):
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted model with the same trained model and further anchors.
 
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1

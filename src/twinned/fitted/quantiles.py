@@ -15,6 +15,7 @@ exist: where they do not, the ratio is unknown, and intervals are infinite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_real
+from twinned.rows.validation import check_numbers, check_real
 
 # Probabilities at which quantiles of scores are those of conformal prediction; and degrees of
 # freedom of the variable that is transformed: with its heavy tails, a row whose error scale is ten
@@ -153,7 +154,10 @@ def tails(confidence: float | Floats) -> Floats:
 
 def check_levels(quantiles: ArrayLike) -> Floats:
     """Validate probabilities of quantiles."""
-    levels = np.asarray(quantiles, dtype=np.float64)
+    try:
+        levels = np.asarray(quantiles, dtype=np.float64)
+    except (TypeError, ValueError):
+        levels = np.empty(0)
     if levels.ndim != 1 or not len(levels) or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"quantiles must be a list of numbers between 0 and 1, not {quantiles!r}.")
     return levels
@@ -161,7 +165,7 @@ def check_levels(quantiles: ArrayLike) -> Floats:
 
 def check_values(y: ArrayLike, n_rows: int) -> Floats:
     """Validate one value of y, or one for each row."""
-    values = np.asarray(y, dtype=np.float64)
+    values = np.array(y, dtype=np.float64) if isinstance(y, Real) else check_numbers("y", y)
     if values.shape not in ((), (n_rows,)) or np.isnan(values).any():
         raise ValueError(f"y must be one number, or one for each of the {n_rows} rows.")
     return values

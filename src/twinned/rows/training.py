@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
 
 from twinned.rows.batches import BatchOffsets, check_batch_labels
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import (
+    check_numbers,
     check_row_numbers,
     check_sample_weight,
     target_names,
@@ -330,9 +330,7 @@ def _validate_bound(name: str, given: ArrayLike | None, y: Floats, infinity: flo
     default = np.where(np.isnan(y), infinity, y)
     if given is None:
         return default
-    bound = check_array(
-        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
-    )
+    bound = check_numbers(name, given)
     if bound.shape != y.shape:
         raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
     return np.where(np.isnan(bound), default, bound)
