@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from twinned.app.tables.numbers import describe_formats, detect_formats, is_missing, is_number
 from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
-from twinned.exceptions import require_extra
+from twinned.exceptions import install_extra, require_extra
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -240,7 +240,7 @@ def _detect_separator(text: str) -> str:
 
 def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
     """Read a sheet of an .xlsx file, by default that with the expected names."""
-    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
+    with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
         from openpyxl.utils.cell import coordinate_to_tuple
     try:
@@ -271,7 +271,7 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
 
 def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Read a Parquet file; rows count from 1."""
-    with require_extra("Parquet files need pyarrow: pip install 'twinned[parquet]'; or use CSV."):
+    with require_extra(f"Parquet files need pyarrow: {install_extra('parquet')}; or use CSV."):
         from pyarrow import parquet
     try:
         # without threads, which may abort a process that exits with an error
