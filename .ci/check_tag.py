@@ -1,4 +1,4 @@
-"""Check that a tag is the version of the package, of CITATION.cff, of the recipe and of the change log.
+"""Check that a tag is the version of the package, of its citation, recipe and change log.
 
 python .ci/check_tag.py v0.1.0
 """

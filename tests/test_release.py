@@ -20,11 +20,6 @@ WITH_ADDRESS = [
     "conda/recipe.yaml",
     ".github/ISSUE_TEMPLATE/config.yml",
 ]
-    "CITATION.cff",
-    "mkdocs.yml",
-    "conda/recipe.yaml",
-    ".github/ISSUE_TEMPLATE/config.yml",
-]
 
 
 def read(path):
