@@ -19,6 +19,7 @@ _MODULES = {
     "NeuralTraining": "models.neural.parameters",
     "AutoTwinRegressor": "estimators.auto",
     "InverseTwinRegressor": "estimators.inverse",
+    "MoleculeFeatures": "estimators.molecules",
     "TransformedTargetTwin": "estimators.target",
     "LogTargetRegressor": "estimators.target",
     "AllPairs": "pairing.pairs",

@@ -18,6 +18,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
+    GP_TANIMOTO,
     CrossFittedMember,
     FitSettings,
     FittedMember,
@@ -37,6 +38,7 @@ from twinned.estimators.blending.weights import (
     spread_weights,
     twin_contribution,
 )
+from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.several_targets import joint_level, joint_scores, per_target, target_columns
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
@@ -89,7 +91,10 @@ class AutoTwinRegressor(BaseTwin):
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
-        `"catboost"` and `"lightgbm"`, which need these libraries. Those with `_power` transform
+        `"catboost"` and `"lightgbm"`, which need these libraries. Where X has columns of counts
+        with the names `"fragment 0"`, …, as those of `MoleculeFeatures`, `"auto"` has
+        `"gp_tanimoto"`, too, a Gaussian process with the Tanimoto kernel of the counts; the other
+        members have the other columns. Those with `_power` transform
         skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
@@ -360,10 +365,13 @@ class AutoTwinRegressor(BaseTwin):
                 seconds = f"fitted in {member.fit_seconds:.1f} s"
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
+        fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
+        if len(fragments) and isinstance(self.members, str):
+            specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
         members, self.skipped_ = cross_fit(
             specs,
             rows,
-            FitSettings(seed, self.memory_limit, self.n_jobs),
+            FitSettings(seed, self.memory_limit, self.n_jobs, fragments=fragments),
             time_budget=self.time_budget,
             start=start,
             report=report,
