@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import BaseEstimator, TransformerMixin
 from twinned.exceptions import require_extra
 from twinned.rows.schema import Floats, Indices, column_list, is_table
 from twinned.rows.validation import check_bool, check_choice, check_integer
@@ -74,7 +74,14 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
     [[46.1, 20.2], [94.1, 20.2]]
     """
 
-    def __init__(self, *, descriptors=True, n_fragments=2048, radius=3, on_error="raise"):
+    def __init__(
+        self,
+        *,
+        descriptors: bool = True,
+        n_fragments: int = 2048,
+        radius: int = 3,
+        on_error: str = "raise",
+    ) -> None:
         self.descriptors = descriptors
         self.n_fragments = n_fragments
         self.radius = radius

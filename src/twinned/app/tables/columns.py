@@ -122,7 +122,7 @@ def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], li
         (molecules.duplicates_[:, 0], "molecules that an earlier row has, too"),
     )
     notes = [
-        f"{table.path}, column {name!r}: {len(rows)} {what}; the first is in {row_name}."
+        f"{table.path}, column {name!r}: {what}: {len(rows)}, the first in {row_name}."
         for rows, what in counts
         if len(rows) and (row_name := table.row_names()[rows[0]])
     ]
