@@ -8,7 +8,7 @@ from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import TableSchema
 from twinned.rows.validation import validate_table
 
@@ -53,7 +53,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
         return other
 
     def _budget(self) -> MemoryBudget:
-        return MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs)
+        return MemoryBudget.of(self.memory_limit, self.n_jobs)
 
     def validate_queries(
         self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None

@@ -112,6 +112,19 @@ def check_base_estimator(estimator: object) -> BaseEstimator:
     return estimator
 
 
+def make_base_estimator(
+    estimator: object,
+    sizes: TreeSizes = THOROUGH,
+    n_rows: int = 1,
+    n_outputs: int = 1,
+    n_features: int = 1,
+) -> BaseEstimator:
+    """The validated base estimator, or the default one of these sizes where it is None."""
+    if estimator is None:
+        return sizes.make_estimator(n_rows, n_outputs, n_features)
+    return check_base_estimator(estimator)
+
+
 def pair_dtype(base: BaseEstimator, X: object) -> np.dtype[np.floating]:
     """float32 where the estimator computes in it anyway, or where X is float32."""
     base = base.estimator if is_search(base) else base

@@ -13,7 +13,7 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.power import TransformedModel
-from twinned.estimators.twin import cache_bytes
+from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import (
@@ -25,7 +25,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
@@ -125,7 +125,7 @@ def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, a
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
         weight_strategy=as_weight_strategy(twin.weights),
-        budget=MemoryBudget(parse_memory_limit(twin.memory_limit), twin.n_jobs),
+        budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
         batches=_optional(BatchOffsets, state["_batches"]),
         error_coefficients=state["error_coefficients_"],
