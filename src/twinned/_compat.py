@@ -36,7 +36,7 @@ else:
 _CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
 
 
-def num_samples(X: Any) -> int:
+def num_samples(X: object) -> int:
     """The number of rows of a table or array."""
     from sklearn.utils.validation import _num_samples
 
@@ -57,7 +57,7 @@ def is_search(estimator: object) -> bool:
     return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
-def unwrap_search(estimator: Any) -> Any:
+def unwrap_search(estimator: object) -> Any:
     """The model that a fitted search such as `GridSearchCV` predicts with.
 
     Every other estimator is returned as it is, and so is a search with its own `predict`.
@@ -135,7 +135,7 @@ def validate_parameters(estimator: Any) -> None:
         estimator._validate_params()
 
 
-def portable_parameters(estimator: Any) -> dict[str, Any]:
+def portable_parameters(estimator: object) -> dict[str, object]:
     """The parameters of an estimator or splitter, without defaults that are new in some version."""
     values = vars(estimator)
     return {

@@ -55,7 +55,7 @@ def select_member(blend: AutoTwinRegressor, name: str) -> BaseEstimator:
         other = describe_alternatives(blend, except_for=name)
         raise ValueError(f"the member {name!r} cannot be used alone: {reason}; {other}")
     estimator = copy.copy(members[name].estimator)
-    if hasattr(blend, "feature_names_in_"):
+    if "feature_names_in_" in vars(blend):
         estimator.feature_names_in_ = blend.feature_names_in_
     return estimator
 

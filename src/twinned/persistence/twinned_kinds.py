@@ -25,6 +25,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
+from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
@@ -116,7 +117,9 @@ def _optional(kind: type[Any], parts: Any) -> Any:
     return None if parts is None else kind(*parts)
 
 
-def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, at: At) -> None:
+def _set_twin(
+    twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
+) -> None:
     """Set the attributes and the fitted state of a twin."""
     residuals, power = state["anchor_errors_"], state["local_power_"]
     measured = state["applicability_"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
@@ -205,7 +203,7 @@ def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     return table.take(sums.cast(INT64)).sum(1) + offset
 
 
-def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
+def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, np.ndarray], Floats]:
     """Number the splits and leaves of trees, and return (output,) offsets.
 
     The arrays of splits are attributes of the operator; there are none where no tree has a split.
@@ -214,7 +212,7 @@ def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]],
     (issue 24679); the leaves of such a tree are numbered from the second one on.
     """
     offset = ensemble.offset.astype(np.float64)
-    arrays_of_trees: list[dict[str, Any]] = []
+    arrays_of_trees: list[dict[str, object]] = []
     n_splits = n_all_leaves = 0
     for tree in ensemble.trees:
         is_leaf = np.asarray(tree.left) < 0
