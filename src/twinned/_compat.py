@@ -22,11 +22,13 @@ if MYPY:
     from twinned._sklearn_types import MetaEstimatorMixin as MetaEstimatorMixin
     from twinned._sklearn_types import MultiOutputMixin as MultiOutputMixin
     from twinned._sklearn_types import RegressorMixin as RegressorMixin
+    from twinned._sklearn_types import TransformerMixin as TransformerMixin
 else:
     from sklearn.base import BaseEstimator as BaseEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
     from sklearn.base import MultiOutputMixin as MultiOutputMixin
     from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str
     preparation = member.preparation
     if ORDINAL in blend.schema_.kinds:
         return "its ordered categories are encoded by the blend"
+    if preparation.columns is not None:
+        return "it has some of the columns only"
     if preparation.kind == "dense":
         change = "power-transformed" if POWER in member.label else "standardized by the blend"
         return f"its features are {change}"

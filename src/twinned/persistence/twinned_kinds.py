@@ -289,9 +289,14 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
 
 
 def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
+    if columns := parts.get("columns"):
+        increasing = sorted(set(columns)) == columns and columns[-1] < table.n_features
+        at.ensure(increasing, "has columns that are not distinct features")
+        table = table.take(columns)
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
     built = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    at.ensure(len(built.medians) == table.n_features, "has medians of other features")
     for columns in (built.empty, built.marked):
         numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns
         at.ensure(numeric, "has columns that are not distinct numeric features")

@@ -100,7 +100,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
     excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
-    excluded += [options.batch, options.label, *({options.time_column} - kinds.keys())]
+    excluded += [options.batch, *({options.label, options.time_column} - kinds.keys())]
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
