@@ -459,7 +459,8 @@ class AutoTwinRegressor(BaseTwin):
             folds,
             categorical=fitted.schema.categorical,
             y_std=anchors.y_std,
-            encoded=anchors.features,
+            encoded=fitted.anchors.features,
+            process_std=fitted.process.held_out_std(fitted.anchors.features, folds),
         )
         return errors.calibrate("learned", record.seed, np.arange(len(anchors)))
 

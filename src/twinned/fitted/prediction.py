@@ -77,7 +77,12 @@ class Prediction:
         """(query,): the error scale without the error of the offset of the batch."""
         calibration, (mean, std) = self.require_calibration(), self.moments
         offset = 0.0 if self.queries.offset is None else self.queries.offset
-        return calibration.error_scale(self.queries.matrix, mean[:, 0] - offset, std[:, 0])
+        process_std = None
+        if calibration.scale.process_std is not None:
+            process_std = self.fitted.process_std(self.queries)
+        return calibration.error_scale(
+            self.queries.matrix, mean[:, 0] - offset, std[:, 0], process_std
+        )
 
     @cached_property
     def scale(self) -> Floats:

@@ -210,7 +210,14 @@ class FittedTwin:
     @cached_property
     def process(self) -> MetricProcess:
         """The Gaussian process of the learned metric, given the anchors."""
-        return MetricProcess(self.anchors.features, self.anchors.metric)
+        return MetricProcess(self.anchors.features, self.anchors.metric, self.schema)
+
+    def process_std(self, queries: Queries) -> Floats:
+        """(query,): standard deviation of y by the process, in units of its amplitude."""
+        std = np.empty(len(queries))
+        for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
+            std[rows] = self.process.std(queries.take(rows).features)
+        return std
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.

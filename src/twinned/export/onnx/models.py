@@ -23,9 +23,16 @@ from twinned.export.model_parts import (
     refuse,
 )
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate
-from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
+from twinned.export.onnx.inputs import (
+    BATCH,
+    add_inputs,
+    add_preparation,
+    encode_matrix,
+    split_rows,
+)
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
+    AnchorGraph,
     Moments,
     add_networks,
     add_residuals,
@@ -126,6 +133,11 @@ def _add_outputs(
     intervals: dict[str, Tensor] = {}
     if calibration is not None and needs_std:
         scale = _add_error_scale(calibration, matrix, mean, std)
+        if fitted is not None and (unit := calibration.scale.process_std) is not None:
+            anchors = AnchorGraph(matrix.graph, fitted)
+            rows = split_rows(fitted.schema, matrix)
+            (process_std,) = matrix.graph.map_rows(anchors.process_std, rows)
+            scale = scale * (process_std / unit).apply("Max", 1.0)
         if (y_std := calibration.scale.y_std) is not None:
             model_scale = scale * calibration.scale.factor
             scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
