@@ -234,7 +234,7 @@ def test_intervals_do_not_depend_on_other_queries():
     ):
         together = one.predict_interval(X[TEST], 0.8)
         alone = [one.predict_interval(X[TEST][[row]], 0.8)[0] for row in range(5)]
-        np.testing.assert_allclose(together[:5], alone, rtol=1e-12)
+        np.testing.assert_allclose(together[:5], alone, rtol=1e-7)  # as sums of products differ
 
 
 def test_neighbor_features_equal_a_slow_version():

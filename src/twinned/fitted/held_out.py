@@ -22,6 +22,8 @@ from twinned.models.measurement_errors import expected_sizes, remaining_std, rem
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 
+_LEAST_STD = 1e-3  # of the process at the median row: smaller ones are rounding errors
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOutErrors:
@@ -160,7 +162,7 @@ class HeldOutErrors:
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
         if self.process_std is not None and width == "learned":
-            unit = float(np.median(self.process_std))
+            unit = max(_LEAST_STD, float(np.median(self.process_std)))
         sizes = sizes / ErrorScale(width, floor, process_std=unit).widening(self.process_std)
         scale = ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
         return replace(scale, process_std=unit)
