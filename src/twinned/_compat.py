@@ -204,3 +204,11 @@ def usage_error_type() -> type[Exception]:
 def has_request_in_progress(protocol):
     """Whether uvicorn's protocol has read the head of a request that has no response yet."""
     return protocol.cycle is not None and not protocol.cycle.response_complete
+
+
+# --- Dask 2025.5 to 2026.8 ------------------------------------------------------------------------
+
+
+def dask_meta(frame):
+    """An empty pandas DataFrame with the columns and types of a Dask DataFrame."""
+    return frame._meta

@@ -293,7 +293,7 @@ class AnchorCurveDisplay:
             The standard errors are those over folds.
         """
         if not isinstance(estimator, BaseTwin):
-            raise TypeError(f"estimator must be a twin, not {estimator!r}.")
+            raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
         folds = cross_validate_twin(X, y, estimator, random_state=random_state)
         numbers = anchor_curve(X, y, cross_validation=folds).numbers
         display = cls(

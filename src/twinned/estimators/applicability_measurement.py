@@ -96,7 +96,8 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
         errors = None
         if not twin.is_blend:
             errors = _cross_errors(twin, fitted, rows, X, cv, random_state)
-            calibration = errors.calibrate("learned", random_state, np.arange(len(rows)))
+            width = "learned" if fitted.calibration is None else fitted.calibration.scale.width
+            calibration = errors.calibrate(width, random_state, np.arange(len(rows)))
             fitted = replace(fitted, calibration=calibration)
         held_out_rows = [_random_rows(twin, fitted, errors, confidence)]
         for held_out in extreme_rows(twin, fitted):

@@ -58,6 +58,7 @@ from twinned.rows.validation import (
     check_n_jobs,
     check_real,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
 )
@@ -212,6 +213,7 @@ class AutoTwinRegressor(BaseTwin):
         y_lower=None,
         y_upper=None,
         y_std=None,
+        **_other,
     ):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
@@ -245,6 +247,7 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
+        refuse_arguments(self, _other)
         return self.fit_blend(
             X,
             y,
@@ -418,8 +421,8 @@ class AutoTwinRegressor(BaseTwin):
             batches = errors_of_batches(fitted, nested, held_out)
             self.batch_errors_ = batches.rmse
             nested, rmse = batches.prediction, batches.rmse["known"]
-            record = record._replace(
-                widening=batches.widening, missing_offsets=batches.missing_offsets
+            record = replace(
+                record, widening=batches.widening, missing_offsets=batches.missing_offsets
             )
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
@@ -438,7 +441,7 @@ class AutoTwinRegressor(BaseTwin):
                 calibration = self._calibrate(fitted, nested, record)
             scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
             fitted = replace(fitted, calibration=calibration)
-            record = record._replace(scores=scores)
+            record = replace(record, scores=scores)
         self._fitted, self._record = fitted, record
 
     @staticmethod
@@ -515,19 +518,23 @@ class AutoTwinRegressor(BaseTwin):
         the anchors; those that no fold holds out are not there. With batches, predictions are those
         of rows of known batches, in which the offset is estimated from the other rows.
         """
-        fitted_members, rows, *_, missing, scores = self._fit_record()
+        record = self._fit_record()
+        rows = record.rows
         held_out = np.flatnonzero(rows.anchors.held_out)
         merged_into = rows.merged_into[held_out]
         n_rows = len(rows.anchors)
-        of_blend, of_members = (np.broadcast_to(part, n_rows)[held_out] for part in missing)
+        of_blend, of_members = (
+            np.broadcast_to(offset, n_rows)[held_out] for offset in record.missing_offsets
+        )
         columns = {
             "y": self.fitted_.fitted_y[held_out],
             "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
-            "score": np.nan if scores is None else scores,
+            "score": np.nan if record.scores is None else record.scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
         }
-        predicted = {each.label: each.out_of_fold[merged_into] for each in fitted_members}
-        members = {name: mean + of_members for name, mean in predicted.items()}
+        members = {
+            member.label: member.out_of_fold[merged_into] + of_members for member in record.members
+        }
         return pd.DataFrame(columns | members, index=held_out)
 
     @property
@@ -540,14 +547,14 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        members, rows, seed, *_ = self._fit_record()
+        record = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
-        chosen = [member for member in members if member.label in names]
+        chosen = [member for member in record.members if member.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(chosen, rows, seed, calibrate=True)
+            selected._set_blend(chosen, record.rows, record.seed, calibrate=True)
         return selected
 
     def _fit_record(self) -> FitRecord:

@@ -22,13 +22,14 @@ class BaseTwin(TwinMethods, BaseEstimator):
     """
 
     _fitted: FittedTwin | None = None
-    target_name_: str  # only of a model that the command line fitted, as the next
-    batch_name_: str | None  # column of batches
+    target_name_: str  # only of a model that the command line fitted
+    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
 
     @property
     def fitted_(self) -> FittedTwin:
         """The fitted state, for the present `n_jobs` and `memory_limit`."""
-        self.require_single_target()
+        if self._fitted is None:
+            self.require_single_target()
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 

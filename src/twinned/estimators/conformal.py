@@ -23,7 +23,7 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.methods import PredictionMethods, TwinMethods
@@ -43,6 +43,7 @@ from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
@@ -51,6 +52,7 @@ from twinned.rows.validation import (
     check_integer,
     check_row_numbers,
     count_rows,
+    refuse_arguments,
     validate_target,
 )
 
@@ -171,6 +173,8 @@ def cross_conformal(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
+    if batch is not None:
+        batch = np.array(batch_labels(batch, len(values)), dtype=object)
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
     folds = list(check_cv(cv).split(X, values, groups))
@@ -261,11 +265,17 @@ def fit_clone(model, X, y, rows, groups=None, **arguments):
 
     `arguments` are further ones of `fit`, one value for each row, or None.
     """
-    options = {
-        name: np.asarray(values)[rows] for name, values in arguments.items() if values is not None
-    }
-    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
-        options["groups"] = groups[rows]
+    prefix, last = "", model
+    while isinstance(last, Pipeline):
+        step, last = last.steps[-1]
+        prefix += f"{step}__"
+    names = inspect.signature(last.fit).parameters
+    if groups is not None and "groups" in names and np.ptp(groups[rows]):
+        arguments["groups"] = groups
+    arguments = {name: values for name, values in arguments.items() if values is not None}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+        refuse_arguments(last, arguments.keys() - names)
+    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)

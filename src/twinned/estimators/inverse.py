@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin, clone
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from twinned.estimators.gaussian_process import GPRegressor
@@ -36,7 +36,9 @@ from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
     check_integer,
+    check_numbers,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
     validate_target,
@@ -130,7 +132,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> InverseTwinRegressor:
+    def fit(self, X: Any, y: Any, **_other: Any) -> InverseTwinRegressor:
         """Fit the forward model to the rows, and the difference model to pairs of them.
 
         Parameters
@@ -140,6 +142,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         y : array of shape (n,) or (n, n_targets)
             Targets.
         """
+        refuse_arguments(self, _other)
         with restore_on_failure(self), limit_threads(self.n_jobs):
             check_integer("n_anchors", self.n_anchors)
             check_integer("n_steps", self.n_steps)
@@ -284,7 +287,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
     def _check_wanted(self, y: Any) -> Floats:
         """(query, output): scaled wanted targets."""
         check_is_fitted(self)
-        wanted = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        wanted = check_numbers("y", y, finite=True)
         n_targets = self.anchors_y_.shape[1]
         wanted = wanted[:, None] if wanted.ndim == n_targets == 1 else wanted
         if wanted.shape[1:] != (n_targets,):

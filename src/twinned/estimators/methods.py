@@ -434,7 +434,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         if is_dask(X):
             options = {"n": n, "metric": metric, "adjustments": adjustments, "batch": batch}
             example = fitted.queries(fitted.anchors.X[:1])
-            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            meta = tabulate_comparables(fitted, example, n, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, **options)
         labels, queries = row_labels(X), self.encode(X, batch=batch)
         return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)

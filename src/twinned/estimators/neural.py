@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 
@@ -20,7 +19,12 @@ from twinned.models.resources import limit_threads, map_row_blocks, parse_memory
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
 from twinned.rows.schema import TableSchema, is_dask
-from twinned.rows.validation import check_bool, restore_on_failure, validate_table
+from twinned.rows.validation import (
+    check_bool,
+    refuse_arguments,
+    restore_on_failure,
+    validate_table,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +51,18 @@ class BaseNeural(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        y_lower=None,
+        y_upper=None,
+        X_val=None,
+        y_val=None,
+        **_other,
+    ):
         """Train the members and select among them.
 
         Parameters
@@ -70,25 +85,24 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        return self._fit_problem(
-            X,
-            y,
-            sample_weight=sample_weight,
-            y_lower=y_lower,
-            y_upper=y_upper,
-            X_val=X_val,
-            y_val=y_val,
-        )
+        refuse_arguments(self, _other)
+        bounds = {"y_lower": y_lower, "y_upper": y_upper}
+        validation = {"X_val": X_val, "y_val": y_val}
+        self._fit_problem(X, y, sample_weight=sample_weight, **bounds, **validation)
+        return self
 
     def fit_with_folds(self, X, y, sample_weight, folds, **bounds):
         """Fit with given folds, for comparable out-of-fold predictions."""
-        return self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        return self
 
     def _fit_problem(self, X, y, **options):
+        """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
-            self.set_networks(problem, fit_problems([problem])[0])
-        return self
+            ensemble = fit_problems([problem])[0]
+            self.set_networks(problem, ensemble)
+        return problem, ensemble
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from networks that were trained on a problem of this estimator.
@@ -122,16 +136,6 @@ class BaseNeural(BaseEstimator):
     def _shaped(self, values):
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values
-
-    def with_members(self, weights):
-        """A copy of the fitted model with the members of positive weight."""
-        used = np.flatnonzero(weights)
-        other = copy.copy(self)
-        other._parameters = {name: value[used] for name, value in self._parameters.items()}
-        other._gates = self._gates[used]
-        other.member_weights_ = weights[used] / weights[used].sum()
-        other.n_members_ = len(used)
-        return other
 
     def networks(self, kind):
         """The trained networks as a model of this class."""

@@ -65,7 +65,8 @@ def explain(
     """
     twin, transform = unwrap(model)
     if not hasattr(twin, "explain"):
-        raise TypeError(f"model must be a twin or a pipeline that ends with one, not {model!r}.")
+        kind = type(twin).__name__
+        raise TypeError(f"model must be a twin or a pipeline that ends with one, not a {kind}.")
     rows = transform(X)
     table = twin.explain(rows, n, adjustments=adjustments, batch=batch)
     labels = row_labels(X)
@@ -109,8 +110,8 @@ def predict_interval(
     last, transform = unwrap(model)
     if not hasattr(last, "predict_interval"):
         raise TypeError(
-            f"model has no prediction intervals: {model!r}. Use an AutoTwinRegressor, or "
-            "cross_conformal(model, X, y)."
+            f"model has no prediction intervals, but is a {type(last).__name__}; use an "
+            "AutoTwinRegressor, or cross_conformal(model, X, y)."
         )
     intervals: Floats = last.predict_interval(
         transform(X), confidence, batch=batch, of=of, y_std=y_std

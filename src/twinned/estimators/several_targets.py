@@ -14,6 +14,7 @@ from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
+from twinned.rows.validation import check_numbers
 
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
 
@@ -60,9 +61,9 @@ def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
 
 def target_columns(y: Any, n_targets: int) -> list[Any]:
     """One number for each target, or the (row,) values of each."""
-    values = np.asarray(y, dtype=np.float64)
-    if values.ndim == 0:
+    if np.ndim(y) == 0:
         return [y] * n_targets
+    values = check_numbers("y", y)
     if values.ndim != 2 or values.shape[1] != n_targets:
         raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
     return list(values.T)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
@@ -21,7 +21,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import check_choice, check_row_numbers
+from twinned.rows.validation import check_choice, check_row_numbers, count_rows, validate_target
 
 # By which the transformation is chosen: quick members of a blend, the number of rows, and the least
 # relative fall of the error.
@@ -84,7 +84,8 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
-            bounds = TargetBounds(*2 * [check_array(y, dtype=np.float64, ensure_2d=False)])
+            values = validate_target(self, y, count_rows(X), multi_output=True)
+            bounds = TargetBounds(values, values)
         else:
             bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
@@ -100,7 +101,8 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
             fit_params["sample_weight"] = sample_weight
         TransformedTargetRegressor.fit(self, X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
-            raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
+            kind = type(self.regressor).__name__
+            raise TypeError(f"regressor must be a twin, or end with one, not a {kind}.")
         if n_targets := len(unwrap(self.regressor_)[0].targets_):
             raise ValueError(
                 f"y has {n_targets} targets, but a blend of a transformed target has one; fit a "

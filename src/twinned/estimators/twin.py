@@ -559,6 +559,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         estimator = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
         self._fitted = replace(self.fitted_, model=replace(model, estimator=estimator))
 
+    def max_pseudo_pairs(self) -> int:
+        """The number of pairs with pseudo-labels that fit into memory beside the training pairs."""
+        n_outputs = self.fitted_.anchors.targets.shape[1]
+        features = self.difference_model_.features
+        return self.max_pairs_in_memory(features, n_outputs) - self.n_pairs_
+
     @property
     def difference_model_(self) -> SklearnDifferenceModel:
         """The base estimator as a model of differences."""

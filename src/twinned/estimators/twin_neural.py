@@ -15,9 +15,9 @@ from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_offsets
 from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.fitting import TrainedEnsemble, fit_problems, train_again
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
-from twinned.models.resources import limit_threads
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import (
     AnchorStrategy,
     WeightStrategy,
@@ -27,6 +27,7 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import VALIDATED, TrainingRows
+from twinned.rows.validation import refuse_arguments
 
 
 @dataclass(eq=False, repr=False)
@@ -132,22 +133,37 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         y_std=None,
         X_val=None,
         y_val=None,
+        **_other,
     ):
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
-        return self._fit_problem(
-            X,
-            y,
-            sample_weight=sample_weight,
-            batch=batch,
-            y_lower=y_lower,
-            y_upper=y_upper,
-            y_std=y_std,
-            X_val=X_val,
-            y_val=y_val,
-        )
+        refuse_arguments(self, _other)
+        bounds = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
+        validation = {"X_val": X_val, "y_val": y_val}
+        self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
+        return self
+
+    def fit_pairs(self, X, y, sample_weight=None):
+        """`fit`, which returns the problem and its trained ensemble for `refit_with`."""
+        return self._fit_problem(X, y, sample_weight=sample_weight)
+
+    def refit_with(self, training, sides, labels):
+        """Train again with pairs with pseudo-labels, the members with the settings that they had.
+
+        Residuals and out-of-fold predictions remain those of the first fit.
+        """
+        problem, ensemble = training
+        with limit_threads(self.n_jobs):
+            problem = problem.with_pseudo_labels(sides, labels)
+            self.set_networks(problem, train_again(problem, ensemble))
+
+    def max_pseudo_pairs(self) -> int:
+        """The number of pairs with pseudo-labels that fit into memory."""
+        limit, targets = parse_memory_limit(self.memory_limit), self.fitted_.anchors.targets
+        values_per_pair = 2 * self.schema_.n_encoded + targets.shape[1]
+        return 2**62 if limit is None else limit // ((8 + 4) * values_per_pair)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and the fitted state."""

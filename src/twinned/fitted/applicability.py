@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +41,8 @@ _JITTER = 1e-8
 _ROWS_PER_BLOCK = 1000
 
 
-class ClassStatistics(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
     """What was measured of held-out rows of each class, in the order of `LABELS`; NaN without."""
 
     rows: Floats  # (class,): their number

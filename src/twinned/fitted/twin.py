@@ -39,6 +39,7 @@ from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.batches import BatchOffsets
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
+from twinned.rows.validation import check_row_numbers
 
 if TYPE_CHECKING:
     from twinned.fitted.applicability import ClassStatistics
@@ -121,7 +122,8 @@ class FittedTwin:
             return Prediction(self, queries)
         prediction = Prediction(self, queries, calibration)
         if y_std is not None and self.target != IDENTITY:
-            y_std = np.asarray(y_std, dtype=np.float64) / self.target.slope(prediction.mean)
+            y_std = check_row_numbers("y_std", y_std, len(queries))
+            y_std = y_std / self.target.slope(prediction.mean)
         adjusted = calibration.with_errors(of, y_std, len(queries))
         return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
 

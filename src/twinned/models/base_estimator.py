@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
@@ -47,7 +47,8 @@ _FITS_IN_FLOAT32 = (
 _EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
 
 
-class TreeSizes(NamedTuple):
+@dataclass(frozen=True)
+class TreeSizes:
     """Pairs, trees and bins of the base estimator of `TwinRegressor(estimator=None)`."""
 
     pairs_per_row: float
@@ -93,7 +94,7 @@ class TreeSizes(NamedTuple):
 SMALL = TreeSizes(40, 40_000, 0.0, 100, 0.3, 63)
 FAST = TreeSizes(40, DEFAULT_PAIRS, 0.5, 200, 0.2, 255)
 THOROUGH = TreeSizes(np.inf, DEFAULT_PAIRS, 1.0, 350, 0.2, 255)
-THOROUGH_FOLDS = THOROUGH._replace(max_pairs=40_000)
+THOROUGH_FOLDS = replace(THOROUGH, max_pairs=40_000)
 
 SIZES = {"small": SMALL, "fast": FAST, "balanced": THOROUGH, "thorough": THOROUGH}
 """Sizes of the default estimator by the effort; "balanced" chooses between "fast" and these."""

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
+from twinned._compat import dask_meta
 from twinned.rows.schema import is_dask
 
 
@@ -47,7 +48,7 @@ def map_rows(model, method, X, names, **options):
     _check_features(model, X)
     call = _delay_call(model, method, options)
     if not _is_array(X):
-        meta = pd.DataFrame({name: np.empty(0) for name in names}, index=X._meta.index[:0])
+        meta = pd.DataFrame({name: np.empty(0) for name in names}, index=dask_meta(X).index[:0])
         return X.map_partitions(_rows_of_frame, call, meta, meta=meta)
     X = X.rechunk({1: X.shape[1]})
     return X.map_blocks(
@@ -74,7 +75,7 @@ def explain_lazily(model, X, meta, **options):
         if np.isnan(X.shape[0]):
             raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first.")
         X = dd.from_dask_array(X.rechunk({1: X.shape[1]}))
-    index = X._meta.index[:0]
+    index = dask_meta(X).index[:0]
     meta = meta.assign(query=_query_labels(index)).set_index(index)
     call = _delay_call(model, "explain", options)
     return X.map_partitions(_explain_frame, call, meta, as_array, meta=meta)
@@ -89,8 +90,9 @@ def _delay_call(model, method, options):
     from dask.base import tokenize
     from dask.delayed import delayed
 
-    if np.ndim(options.get("batch")):
-        raise ValueError("batch of a Dask collection must be one label for all rows.")
+    for name in ("batch", "y_std"):
+        if np.ndim(options.get(name)):
+            raise ValueError(f"{name} of a Dask collection must be one value for all rows.")
     content = cloudpickle.dumps(partial(getattr(model, method), **options))
     name = f"{type(model).__name__}-{method}-{tokenize(content)}"
     return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
@@ -143,7 +145,7 @@ def _check_features(model, X):
     """Raise for columns that are not those of the model, before any partition is computed."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got a Dask Array of shape {X.shape} instead.")
-    example = np.empty((1, X.shape[1])) if _is_array(X) else X._meta
+    example = np.empty((1, X.shape[1])) if _is_array(X) else dask_meta(X)
     validate_data(model, example, reset=False, skip_check_array=True)
 
 

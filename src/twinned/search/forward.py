@@ -25,7 +25,7 @@ _MULTIPLE = 16
 def require_twin(model: Any) -> TwinMethods:
     """Return a fitted twin; other models are refused."""
     if not isinstance(model, TwinMethods):
-        raise TypeError(f"model must be a twin, not {model!r}.")
+        raise TypeError(f"model must be a twin, not a {type(model).__name__}.")
     check_is_fitted(model)
     return model
 

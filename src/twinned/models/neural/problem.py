@@ -7,7 +7,7 @@ predicts: both the features of a wide table and their relevance are learned with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,6 +243,7 @@ class TrainingProblem:
     table: TrainingRows
     scale: Scale
     selected: Indices  # features of the table that are inputs of the members
+    columns: Indices  # of the encoded features, which X has
     X: Floats  # (row, column), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
@@ -256,6 +257,16 @@ class TrainingProblem:
     inputs: list[NetworkInputs]
     seed: int
     bounds: TargetBounds | None = None  # (row, output), scaled, where rows are censored
+    # first rows, second rows and differences of pairs with pseudo-labels, scaled
+    pseudo: tuple[Floats, Floats, Floats] | None = None
+
+    def with_pseudo_labels(self, sides: list[tuple[Rows, Rows]], labels: list[Floats]) -> Self:
+        """The problem with these pairs of scaled rows, and their differences in units of y."""
+        first, second = (
+            np.concatenate([rows.features for rows in side])[:, self.columns]
+            for side in zip(*sides, strict=True)
+        )
+        return replace(self, pseudo=(first, second, np.concatenate(labels) / self.scale.y_spread))
 
     @property
     def n_train(self) -> int:
@@ -342,6 +353,7 @@ def build_problem_of_rows(
         table=table,
         scale=scale,
         selected=selected,
+        columns=columns,
         X=all_X[:, columns],
         y=scale.transform_y(all_y),
         row_weight=row_weight,
