@@ -22,7 +22,7 @@ from twinned.export.model_parts import (
     read_fitted,
     refuse,
 )
-from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate
+from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import (
     BATCH,
     add_inputs,
@@ -149,7 +149,14 @@ def _add_outputs(
     if target.is_log:
         intervals = {name: end.apply("Exp") for name, end in intervals.items()}
         std = value * std  # by the delta method
-    return {"mean": value, "std": std, **intervals}
+    outputs = {"mean": value, "std": std, **intervals}
+    if fitted is None:
+        return outputs
+    # such rows are completed by `FittedTwin.complete`, which a graph does not have
+    known = matrix.columns(np.flatnonzero(fitted.anchors.always_known))
+    n_missing = known.is_nan().cast(DOUBLE).sum(-1, keepdims=True)
+    is_incomplete = n_missing.apply("Greater", 0.0)
+    return {name: is_incomplete.apply("Where", np.nan, output) for name, output in outputs.items()}
 
 
 def _add_prediction(
