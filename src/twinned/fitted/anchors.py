@@ -159,7 +159,7 @@ class Anchors:
     @cached_property
     def always_known(self) -> Mask:
         """(feature,): whether every anchor has a value."""
-        return ~np.isnan(self.X).any(axis=0)
+        return np.all(~np.isnan(self.X), axis=0)
 
     @cached_property
     def completion(self) -> Completion:

@@ -88,7 +88,9 @@ class Prediction:
         remaining = replace(calibration, scale=replace(calibration.scale, y_std=None))
         for rows, completed in self.fitted.completions(self.queries, remaining):
             scales = completed.model_scale.reshape(len(rows), -1)
-            spread = completed.location.reshape(scales.shape).std(axis=1) / calibration.std(1.0)
+            spread = completed.location.reshape(scales.shape).std(axis=1) / calibration.std(
+                np.ones(1)
+            )
             squares = np.mean(scales**2, axis=1) + spread**2
             scale[rows] = np.sqrt(squares + y_std[rows] ** 2)
         return scale

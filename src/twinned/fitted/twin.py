@@ -129,7 +129,7 @@ class FittedTwin:
 
     def find_incomplete(self, queries: Queries) -> Mask:
         """(query,): whether a query misses a value that every anchor has."""
-        return np.isnan(queries.matrix[:, self.anchors.always_known]).any(axis=1)
+        return np.any(np.isnan(queries.matrix[:, self.anchors.always_known]), axis=1)
 
     def complete(self, matrix: Floats, n: int) -> tuple[Queries, Indices]:
         """Rows with values in place of those that every anchor has, n for an incomplete row.

@@ -149,14 +149,14 @@ def _add_outputs(
     if target.is_log:
         intervals = {name: end.apply("Exp") for name, end in intervals.items()}
         std = value * std  # by the delta method
-    outputs = {"mean": value, "std": std, **intervals}
-    if fitted is None:
-        return outputs
-    # such rows are completed by `FittedTwin.complete`, which a graph does not have
+    tensors = {"mean": value, "std": std, **intervals}
+    if fitted is None or not fitted.anchors.always_known.any():
+        return tensors
+    # rows without these values are completed by `FittedTwin.complete`, which a graph does not have
     known = matrix.columns(np.flatnonzero(fitted.anchors.always_known))
     n_missing = known.is_nan().cast(DOUBLE).sum(-1, keepdims=True)
     is_incomplete = n_missing.apply("Greater", 0.0)
-    return {name: is_incomplete.apply("Where", np.nan, output) for name, output in outputs.items()}
+    return {name: is_incomplete.apply("Where", np.nan, tensor) for name, tensor in tensors.items()}
 
 
 def _add_prediction(
