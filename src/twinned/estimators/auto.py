@@ -6,11 +6,12 @@ import copy
 import time
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
 import pandas as pd
 from joblib import parallel_config
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags, check_consistent_length
 
@@ -204,17 +205,17 @@ class AutoTwinRegressor(BaseTwin):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        groups=None,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-        **_other,
-    ):
+        groups: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -259,7 +260,9 @@ class AutoTwinRegressor(BaseTwin):
             y_std=y_std,
         )
 
-    def fit_blend(self, X, y, *, calibrate=True, **arguments):
+    def fit_blend(
+        self, X: ArrayLike, y: ArrayLike, *, calibrate: bool = True, **arguments: Any
+    ) -> Self:
         """`fit` with these arguments; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         several = target_names(y)
@@ -324,7 +327,7 @@ class AutoTwinRegressor(BaseTwin):
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
-        self.targets_ = []
+        self.targets_: list[Any] = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()
@@ -340,7 +343,7 @@ class AutoTwinRegressor(BaseTwin):
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
-        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
+        self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
@@ -419,7 +422,7 @@ class AutoTwinRegressor(BaseTwin):
         if anchors.offsets is not None:
             fitted = update_offsets(fitted, anchors.offsets, shrinks=True, predicted=nested)
             batches = errors_of_batches(fitted, nested, held_out)
-            self.batch_errors_ = batches.rmse
+            self.batch_errors_: dict[str, float] = batches.rmse
             nested, rmse = batches.prediction, batches.rmse["known"]
             record = replace(
                 record, widening=batches.widening, missing_offsets=batches.missing_offsets
@@ -432,10 +435,12 @@ class AutoTwinRegressor(BaseTwin):
             "rmse": rmse,
             "nested_rmse": weights.nested_rmse,
         }
-        self.plan_ = [member.spec.entry for member in members]
+        self.plan_: list[Any] = [member.spec.entry for member in members]
         self.out_of_fold_prediction_ = nested
         self._leaderboard = leaderboard(members, predictions, known, weights.weights)
-        self.contribution_ = twin_contribution(members, predictions, known, weights, seed % 2**16)
+        self.contribution_: dict[str, Any] | None = twin_contribution(
+            members, predictions, known, weights, seed % 2**16
+        )
         if calibrate:
             with parallel_config("threading", n_jobs=self.n_jobs):
                 calibration = self._calibrate(fitted, nested, record)
@@ -570,7 +575,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict_members(self, X, *, batch=None):
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member.
 
         Returns
@@ -583,7 +588,7 @@ class AutoTwinRegressor(BaseTwin):
             predicted = self.blend_model_.predict_members(queries.matrix).T
         return predicted if queries.offset is None else predicted + queries.offset
 
-    def add_anchors(self, X, y, *, batch=None):
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted blend with the same members and further anchors.
 
         As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
@@ -591,7 +596,7 @@ class AutoTwinRegressor(BaseTwin):
         if not self.targets_:
             with ignore_table_warnings(), limit_threads(self.n_jobs):
                 extended = super().add_anchors(X, y, batch=batch)
-            vars(extended).pop("_record", None)
+            extended.__dict__.pop("_record", None)
             return extended
         check_consistent_length(X, y)
         extended = copy.copy(self)
@@ -599,22 +604,23 @@ class AutoTwinRegressor(BaseTwin):
         extended.targets_ = []
         for target, target_y in zip(self.targets_, columns, strict=True):
             if len(rows := np.flatnonzero(~np.isnan(target_y))):
-                labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+                is_single = batch is None or np.ndim(batch) == 0
+                labels = batch if is_single else safe_indexing(batch, rows)
                 target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
             extended.targets_.append(target)
         return extended
 
     def predict_interval(
         self,
-        X,
-        confidence=0.9,
+        X: ArrayLike,
+        confidence: float = 0.9,
         *,
-        X_shifted=None,
-        batch=None,
-        of="measurement",
-        y_std=None,
-        joint=False,
-    ):
+        X_shifted: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+        joint: bool = False,
+    ) -> Floats:
         """Prediction intervals.
 
         Parameters
@@ -640,7 +646,7 @@ class AutoTwinRegressor(BaseTwin):
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        options = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
+        options: dict[str, Any] = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
         if not (check_bool("joint", joint) and self.targets_):
             return super().predict_interval(X, confidence, **options)
         if X_shifted is not None:

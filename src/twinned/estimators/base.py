@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-
+from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
@@ -21,6 +20,11 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
+    memory_limit: Any
+    refit: Any  # of a fit that can be repeated with some of the rows
+    training_rows: Any  # of blends, as the next
+    out_of_fold: Any
+    _pair_dtype: Any
     _fitted: FittedTwin | None = None
     target_name_: str  # only of a model that the command line fitted
     batch_name_: str | None  # column of batches, of a fit with a Series or by the command line

@@ -14,15 +14,16 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Never, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import BaseEstimator, MetaEstimatorMixin, safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
@@ -168,7 +169,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, **_other: Any
+        self, X: Any, y: Any, sample_weight: Any = None, **_other: Never
     ) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
@@ -188,9 +189,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             data, labelled, X_unlabelled = self._split(X, y, sample_weight)
             rng = check_random_state(self.random_state)
             seed, trial_seed, split_seed = (draw_seed(rng) for _ in range(3))
-            self.n_unlabelled_ = len(data.y) - len(labelled)
-            self.n_rounds_ = self.n_rounds if self.n_unlabelled_ else 0
-            self.round_errors_ = None
+            self.n_unlabelled_: int = len(data.y) - len(labelled)
+            self.n_rounds_: int = self.n_rounds if self.n_unlabelled_ else 0
+            self.round_errors_: Floats | None = None
             if self.n_rounds_ > 1 and len(labelled) >= 5:
                 order = np.random.RandomState(split_seed).permutation(labelled)
                 n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
@@ -202,7 +203,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
                 self.n_rounds_ = int(np.argmin(self.round_errors_))
             rounds = self._fit_rounds(data.take(labelled), X_unlabelled, self.n_rounds_, seed)
             twins, inconsistency = zip(*rounds, strict=True)
-            self.twin_, self.loop_inconsistency_ = twins[-1], np.array(inconsistency)
+            self.twin_: Any = twins[-1]
+            self.loop_inconsistency_: Floats = np.array(inconsistency)
             # rows of the whole table, not of its labelled part
             fitted = self.twin_.fitted_
             rows = labelled[fitted.anchors.table_rows]
@@ -212,7 +214,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
-    def _split(self, X, y, sample_weight):
+    def _split(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Any:
         """The validated samples, the numbers of the labelled ones, and the unlabelled rows of X."""
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output

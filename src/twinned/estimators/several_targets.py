@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,11 @@ from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_numbers
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
 
 
-def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
+def per_target(method: _Method) -> _Method:
     """Decorator of a method that a model of several targets calls for each of them.
 
     An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
@@ -42,7 +43,7 @@ def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
         ]
         return _combine(results, self.target_names_)
 
-    return call
+    return cast(_Method, call)
 
 
 def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import check_consistent_length
@@ -70,32 +71,41 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     target_transform_: str | None = None
     scaling_: PowerScaling | None = None
 
-    def __init__(self, regressor, target_transform="auto"):
+    def __init__(self, regressor: Any, target_transform: str | None = "auto") -> None:
         super().__init__(regressor)
         self.target_transform = target_transform
 
     def fit(
-        self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, y_std=None, **fit_params
-    ):
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin.
 
         `y_std`, the standard deviations of the errors of y, are transformed by the delta method.
         """
+        n_rows = count_rows(y)
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
             values = validate_target(self, y, count_rows(X), multi_output=True)
             bounds = TargetBounds(values, values)
         else:
-            bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
-        rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
+            bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)
+        rows = np.flatnonzero(~bounds.censored.reshape(n_rows, -1).any(axis=1))
         if name == "auto":
             of_rows = {name: fit_params.get(name) for name in ("groups", "batch")}
             name = choose_transform(X, bounds.lower, rows, sample_weight=sample_weight, **of_rows)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         if y_std is not None:
-            y_std = check_row_numbers("y_std", y_std, len(y))
+            y_std = check_row_numbers("y_std", y_std, n_rows)
             ends["y_std"] = y_std / target.slope(bounds.limits())
         if sample_weight is not None:
             fit_params["sample_weight"] = sample_weight
@@ -172,9 +182,9 @@ class LogTargetRegressor(TransformedTargetTwin):
     array([7.4])
     """
 
-    target_transform_ = "log"
+    target_transform_: str | None = "log"
 
-    def __init__(self, regressor):
+    def __init__(self, regressor: Any) -> None:
         super().__init__(regressor, "log")
 
     @classmethod

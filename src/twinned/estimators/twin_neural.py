@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Self
+from typing import Never, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from twinned.estimators.base import BaseTwin
@@ -123,18 +124,18 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-        X_val=None,
-        y_val=None,
-        **_other,
-    ):
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
@@ -169,7 +170,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         """Set the fitted attributes from trained networks, and the fitted state."""
         super().set_networks(problem, ensemble)
         rows = problem.table
-        self.n_pairs_ = problem.n_pairs
+        self.n_pairs_: int = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
         rng = np.random.RandomState(problem.seed)
         anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)

@@ -31,9 +31,7 @@ from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks
 from twinned.pairing.anchors import (
     AllAnchors,
     AnchorStrategy,
-    GPWeights,
     UniformWeights,
-    WeightStrategy,
 )
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.batches import BatchOffsets
@@ -76,14 +74,14 @@ class FittedTwin:
     model: DifferenceModel
     anchors: Anchors
     anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
-    weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
+    weight_strategy: Any = field(default_factory=UniformWeights)
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
     # equal weights. So the model is not changed by their mean.
     residuals: Floats | None = None
     # Weights of the estimates with these residuals, None for equal ones, and the correlation by
     # which anchors that equal the query have more weight.
-    local_weights: GPWeights | None = None
+    local_weights: Any = None  # GPWeights, or None
     replicate_correlation: float = 0.0
     batches: BatchOffsets | None = None  # whose codes are those of the anchors
     # (anchor,): coefficients of the process of the learned metric, whose sum is the expected error

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
@@ -156,7 +158,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     return None
 
 
-def set_unset_seeds(estimator, draw):
+def set_unset_seeds(estimator: Any, draw: Callable[[], Any]) -> Any:
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
     parameters = sorted(estimator.get_params().items())
     unset = [name for name, value in parameters if name.endswith("random_state") and value is None]

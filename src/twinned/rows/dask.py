@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,9 @@ from twinned._compat import dask_meta
 from twinned.rows.schema import is_dask
 
 
-def predict_lazily(model, X, return_std, n_outputs, **options):
+def predict_lazily(
+    model: Any, X: Any, return_std: bool, n_outputs: int | None, **options: Any
+) -> Any:
     """`model.predict` of a Dask collection; `n_outputs` is None where y is one-dimensional.
 
     Of a DataFrame, a Series `prediction`, or a DataFrame `prediction_0`, … with several outputs; of
@@ -38,7 +41,7 @@ def predict_lazily(model, X, return_std, n_outputs, **options):
     return (select(0), select(len(suffixes))) if return_std else select(0)
 
 
-def map_rows(model, method, X, names, **options):
+def map_rows(model: Any, method: str, X: Any, names: list[str], **options: Any) -> Any:
     """Columns of numbers, one row for each row of a Dask collection.
 
     `model.method(rows, **options)` of each partition is an array, or a tuple of arrays, with as
@@ -61,7 +64,7 @@ def map_rows(model, method, X, names, **options):
     )
 
 
-def explain_lazily(model, X, meta, **options):
+def explain_lazily(model: Any, X: Any, meta: pd.DataFrame, **options: Any) -> Any:
     """`model.explain` of a Dask collection; `meta` is a table of comparables without rows.
 
     The DataFrame has the index of X, in which the label of a query is repeated for its anchors, and

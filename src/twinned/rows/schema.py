@@ -189,7 +189,7 @@ def is_dask(X: object) -> bool:
     return any(isinstance(X, vars(module).get(name, ())) for module, name in loaded)
 
 
-def column_list(X):
+def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     """The columns of a table or two-dimensional array, and their names or indices."""
     if is_table(X):
         frame = nw.from_native(X, eager_only=True)

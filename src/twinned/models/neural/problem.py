@@ -225,7 +225,9 @@ class MergedRows(NamedTuple):
             learn=learn,
         )
 
-    def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
+    def learn_metric(
+        self, rows: Any = slice(None), columns: Any = slice(None), similar: Any = None
+    ) -> Any:
         """The metric of some rows and columns."""
         X, y, weight = self.X[rows][:, columns], self.y[rows], self.weight[rows]
         return self.learn(X, y, weight, similar=similar)
@@ -280,7 +282,7 @@ class TrainingProblem:
             return np.zeros(len(self.y), dtype=bool)
         return self.bounds.censored[:, 0]
 
-    def errors(self, predicted: NDArray, rows: Indices) -> NDArray:
+    def errors(self, predicted: Floats, rows: Indices) -> Floats:
         """(…, row, output): errors of predictions of rows; of censored ones, beyond the bounds."""
         if self.bounds is None:
             return predicted - self.y[rows]
@@ -302,7 +304,17 @@ class TrainingProblem:
         return self.n_train**2 if self.partners is None else self.partners.size
 
 
-def build_problem(estimator, X, y, *, X_val=None, y_val=None, folds=None, learn=None, **arguments):
+def build_problem(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_val: Any = None,
+    y_val: Any = None,
+    folds: Any = None,
+    learn: Any = None,
+    **arguments: Any,
+) -> TrainingProblem:
     """Return the `TrainingProblem` of the arguments of `fit`, which are validated."""
     unlabelled = resolve_options(estimator).loop_weight > 0
     rows = validate_training_rows(
@@ -416,7 +428,7 @@ def _learn_metric(estimator, options, rows):
     return rows.learn_metric() if uses_learned_metric(*strategies) or uses_all else None
 
 
-def scale_validation_rows(estimator, X_val, y_val, table, scale):
+def scale_validation_rows(estimator: Any, X_val: Any, y_val: Any, table: Any, scale: Any) -> Any:
     """Scaled features and y (row, output) of the validation set that was given to `fit`."""
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
@@ -435,7 +447,7 @@ def _partner_table(pairs, X, rng, learned):
     return tabulate_partners(np.concatenate(drawn), np.concatenate(drawn[::-1]), len(X))
 
 
-def draw_pairs(pairs, X, rng, learned=None):
+def draw_pairs(pairs: Any, X: Any, rng: Any, learned: Any = None) -> Any:
     """(pair,) first and second rows of a strategy; None where every pair may be drawn."""
     pairs = "all" if isinstance(pairs, str) and pairs == "auto" else pairs
     strategy = as_pair_strategy(pairs, len(X), mirrored=True)
