@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,10 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[docs]'
+	touch $@
+
+$(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[release]'
 	touch $@
 
 demo: $(VENV)/.core  ## the main job on a table whose truth is known, then forests and their twins; files in out/
@@ -97,6 +101,19 @@ test-wheel:  ## build the wheel, install it with each extra and run every comman
 	build/wheel/bin/python $(INSTALL) build
 	build/wheel/bin/python -m build --outdir build/dist
 	build/wheel/bin/python .ci/test_wheel.py build/dist/*.whl $(EXTRAS)
+
+# Less than 2 MB: results and pictures are not in the source package.
+dist: $(VENV)/.release  ## build the wheel and the source package, and check them
+	rm -rf dist && $(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/check-manifest
+	$(BIN)/pyroma --min 10 .
+	test $$(wc -c < dist/*.tar.gz) -lt 2000000
+
+workflows: $(VENV)/.release  ## check the workflows
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
