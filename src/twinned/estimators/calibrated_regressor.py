@@ -137,7 +137,7 @@ class TableQueries:
 
     offset = offset_std = batch = None
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = matrix
 
     def __len__(self) -> int:

@@ -85,7 +85,9 @@ class TrainingPairBuilder:
         check_drawn_pairs(pairs.first, pairs.second, len(self.rows), len(pairs.first))
         return pairs, self.rows.take(held_out), self.rows.take(~held_out)
 
-    def validation_pairs(self, validation: TrainingRows, anchors: TrainingRows) -> dict[str, Any]:
+    def validation_pairs(
+        self, validation: TrainingRows, anchors: TrainingRows
+    ) -> dict[str, object]:
         """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
         n_rows, used = len(validation), np.arange(len(anchors))
         n_used = max(1, self.max_pairs // 3 // n_rows)
@@ -110,7 +112,7 @@ class TrainingPairBuilder:
         pairs, held_out, others = self.hold_out_rows(pairs, fraction)
         return self.training_set(pairs, self.validation_pairs(held_out, others))
 
-    def training_set(self, pairs: Pairs, fit_params: dict[str, Any]) -> PairTrainingSet:
+    def training_set(self, pairs: Pairs, fit_params: dict[str, object]) -> PairTrainingSet:
         """The training set; for LightGBM with a lazy pair matrix, where it is large."""
         rows, y = self.rows.rows, self.rows.targets
         matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)

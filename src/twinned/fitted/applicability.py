@@ -215,7 +215,7 @@ class ApplicabilityDomain:
 
 def applicability_columns(
     domain: ApplicabilityDomain, queries: Queries, measured: ClassStatistics | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Columns of the table of `applicability`.
 
     `measured` are the error and the coverage of the classes, where they have been measured.

@@ -41,7 +41,7 @@ class HeldOutErrors:
     @classmethod
     def of_folds(
         cls,
-        X: Any,
+        X: object,
         y: Floats,
         mean: Floats,
         std: Floats,
@@ -95,7 +95,7 @@ class HeldOutErrors:
             expected=expected,
         )
 
-    def error_scales(self, width: str, random_state: Any) -> tuple[Floats, ErrorScale]:
+    def error_scales(self, width: str, random_state: object) -> tuple[Floats, ErrorScale]:
         """(row,) error scales, each fitted to the other folds, and that fitted to all rows."""
         size, std = np.empty_like(self.errors), np.empty_like(self.errors)
         for number, floor in enumerate(self.floors):
@@ -121,7 +121,7 @@ class HeldOutErrors:
         return scales[likeliest], of_all
 
     def calibrate(
-        self, width: str, random_state: Any = None, anchors: Indices | None = None
+        self, width: str, random_state: object = None, anchors: Indices | None = None
     ) -> Calibration:
         """The calibration of a model of all rows; `anchors` (row of the table,) are its anchors."""
         scales, of_all = self.error_scales(width, random_state)
@@ -129,7 +129,7 @@ class HeldOutErrors:
         return Calibration.of_scores(self.errors / scales, of_all, self.neighbors, rows)
 
     def calibrate_without(
-        self, held_out: Indices, calibration: Calibration, neighbors: NeighborFeatures, seed: Any
+        self, held_out: Indices, calibration: Calibration, neighbors: NeighborFeatures, seed: object
     ) -> Calibration:
         """A calibration of all rows, without what is known of some of its rows.
 

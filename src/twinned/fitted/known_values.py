@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class KnownValues:
         return np.isnan(self._matrix[indices]) & (self._n_missing == 1)
 
 
-def _of_groups(function: np.ufunc, values: NDArray[Any], groups: Indices) -> NDArray[Any]:
+def _of_groups(function: np.ufunc, values: np.ndarray, groups: Indices) -> np.ndarray:
     """(group, feature): values (row, feature) combined over the rows of each group."""
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))

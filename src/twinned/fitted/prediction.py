@@ -206,7 +206,9 @@ class Prediction:
         slope = self.target.slope(y)
         return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Floats:
         """(sample, query): joint draws, which are normal on the scale of the fitted target."""
         check_integer("n_samples", n_samples)
         draws = self.joint.sample(n_samples, check_random_state(random_state))
@@ -257,7 +259,9 @@ class TargetPredictions:
         """(query, target), of y (query, target) or one number."""
         return self._stack([p.log_density(column) for p, column in self._columns(y)])
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Floats:
         """(sample, query, target): joint draws of each target, independent between targets."""
         rng = check_random_state(random_state)
         draws = [prediction.sample(n_samples, rng) for prediction in self.predictions]

@@ -75,7 +75,7 @@ def check_bool(name: str, value: object) -> bool:
     return bool(value)
 
 
-def draw_seed(random_state: Any) -> int:
+def draw_seed(random_state: object) -> int:
     """Draw a seed from a seed, a generator or None, as scikit-learn has them."""
     return int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -177,7 +177,7 @@ def validate_target(
     return y
 
 
-def target_names(y: Any) -> list[str]:
+def target_names(y: object) -> list[str]:
     """Names of several targets, those of the columns of a table; empty for a single one.
 
     >>> target_names([[1.0, 2.0]]), target_names([[1.0], [2.0]])
@@ -278,12 +278,12 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
     return indices
 
 
-def _holds_objects(X: Any) -> bool:
+def _holds_objects(X: object) -> bool:
     """Whether an array or a list holds values that are no numbers, such as text."""
     return (X if hasattr(X, "dtype") else np.asarray(X)).dtype.kind not in "fiubc"
 
 
-def check_numbers(name: str, values: Any, *, finite: bool = False) -> Floats:
+def check_numbers(name: str, values: object, *, finite: bool = False) -> Floats:
     """Validate an array of numbers, which may be NaN or infinite unless `finite`: float64.
 
     >>> check_numbers("y_std", [0.1, "high"])
