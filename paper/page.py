@@ -389,7 +389,8 @@ def uncertainty_values() -> dict[str, str]:
     means: Any = ranks.groupby("dataset")[["spread", "loops"]].mean()
     runs = pd.read_csv(RESULTS / "active_learning.csv").query("model == 'twin'")
     areas: Any = runs.pivot_table(index=["dataset", "seed"], columns="choice", values="rmse")
-    ratio = (areas["spread"] / areas["random"]).groupby("dataset").mean()
+    areas = areas.groupby("dataset").mean()
+    ratio = areas["spread"] / areas["random"]
     return {
         "rank_splits": str(ranks["seed"].nunique()),
         "rank_spread": f"{means['spread'].mean():.2f}",

@@ -56,9 +56,10 @@ def summary(runs):
     return [
         "# Algorithm 1 for networks",
         "",
-        f"Test RMSE of small twin networks with {SHARE:.0%} of the rows labelled, number of splits: "
-        f"{runs['seed'].nunique()}; of the others as a ratio to it: loops in the loss with weight "
-        "1, and loops that are relabelled, by Λ. `python -m benchmarks.labels.relabelled_networks`.",
+        f"Test RMSE of small twin networks with {SHARE:.0%} of the rows labelled (splits: "
+        f"{runs['seed'].nunique()}); of the others as a ratio to it: loops in the loss with "
+        "weight 1, and loops that are relabelled, by Λ. "
+        "`python -m benchmarks.labels.relabelled_networks`.",
         "",
         *frame.markdown_table(["", "supervised", "loops in the loss", *RELABELLED], rows),
     ]
