@@ -374,10 +374,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             sizes, predicted = self._choose_sizes(rows, known)
         elif self.estimator is None and self.effort == "balanced":
             rows = replace(rows, fold=None, fold_training=None)
-            known = rows.take(rows.known)
-            if len(known) >= _LEAST_ROWS:
-                is_first = self._draw_folds(known, _N_FOLDS) == 0
-                sizes, _ = self._choose_sizes(rows, replace(known, fold=np.where(is_first, 0, -1)))
+            sizes = self._sizes_of(rows)
         fitted, training = self._fit_model(rows, sizes, validation)
         if fold is not None:
             fitted = self._with_residuals(fitted, known, predicted)
@@ -470,6 +467,21 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if noise >= _MUCH_NOISE:
             return FAST, predicted
         return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
+
+    def _sizes_of(self, rows: TrainingRows) -> TreeSizes:
+        """The sizes by the out-of-fold errors of one fold."""
+        known = rows.take(rows.known)
+        if len(known) < _LEAST_ROWS:
+            return THOROUGH
+        is_first = self._draw_folds(known, _N_FOLDS) == 0
+        return self._choose_sizes(rows, replace(known, fold=np.where(is_first, 0, -1)))[0]
+
+    def choose_effort(self, X: Any, y: Any, sample_weight: Any = None) -> str:
+        """The effort, `"fast"` or `"thorough"`, that `"balanced"` is on these rows."""
+        with limit_threads(self.n_jobs):
+            rows = self._validate_rows(X, y, sample_weight=sample_weight)
+            is_fast = self._sizes_of(self._prepare_rows(rows)) is FAST
+        return "fast" if is_fast else "thorough"
 
     def _predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
         """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
