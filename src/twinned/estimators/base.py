@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-
+from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import TableSchema
 from twinned.rows.validation import validate_table
 
@@ -21,14 +20,20 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
+    memory_limit: Any
+    refit: Any  # of a fit that can be repeated with some of the rows
+    training_rows: Any  # of blends, as the next
+    out_of_fold: Any
+    _pair_dtype: Any
     _fitted: FittedTwin | None = None
-    target_name_: str  # only of a model that the command line fitted, as the next
-    batch_name_: str | None  # column of batches
+    target_name_: str  # only of a model that the command line fitted
+    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
 
     @property
     def fitted_(self) -> FittedTwin:
         """The fitted state, for the present `n_jobs` and `memory_limit`."""
-        self.require_single_target()
+        if self._fitted is None:
+            self.require_single_target()
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 
@@ -48,7 +53,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
         return other
 
     def _budget(self) -> MemoryBudget:
-        return MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs)
+        return MemoryBudget.of(self.memory_limit, self.n_jobs)
 
     def validate_queries(
         self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None

@@ -16,18 +16,20 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.methods import PredictionMethods, TwinMethods
-from twinned.estimators.pipelines import explain, replace_last_step, unwrap
+from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_with_std
+from twinned.estimators.methods import TwinMethods
+from twinned.estimators.pipelines import replace_last_step, unwrap
 from twinned.fitted.calibration import (
     WIDTHS,
     Calibration,
@@ -38,24 +40,55 @@ from twinned.fitted.calibration import (
     std_floor,
 )
 from twinned.fitted.held_out import HeldOutErrors
-from twinned.fitted.prediction import Prediction
 from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
-    check_bool,
     check_choice,
     check_integer,
     check_row_numbers,
     count_rows,
+    refuse_arguments,
     validate_target,
 )
 
+_Twin = TypeVar("_Twin", bound=TwinMethods)
 
-def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
+
+@overload
+def conformal(
+    model: _Twin,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> _Twin: ...
+
+
+@overload
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> CalibratedRegressor: ...
+
+
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> Any:
     """Calibrate a fitted model on held-out rows.
 
     Parameters
@@ -106,19 +139,51 @@ def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
     )
 
 
+@overload
 def cross_conformal(
-    model,
-    X,
-    y,
+    model: _Twin,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    groups=None,
-    batch=None,
-    cv=10,
-    width="learned",
-    metric="euclidean",
-    random_state=None,
-    y_std=None,
-):
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> _Twin: ...
+
+
+@overload
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> CalibratedRegressor: ...
+
+
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> Any:
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -171,6 +236,8 @@ def cross_conformal(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
+    if batch is not None:
+        batch = np.array(batch_labels(batch, len(values)), dtype=object)
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
     folds = list(check_cv(cv).split(X, values, groups))
@@ -254,16 +321,29 @@ def _local_residuals(
     return local.predict(fitted.local_weights.power)
 
 
-def fit_clone(model, X, y, rows, groups=None, **arguments):
+def fit_clone(
+    model: Any,
+    X: ArrayLike,
+    y: Floats,
+    rows: Indices,
+    groups: Indices | None = None,
+    **arguments: Any,
+) -> Any:
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
 
     `arguments` are further ones of `fit`, one value for each row, or None.
     """
-    options = {
-        name: np.asarray(values)[rows] for name, values in arguments.items() if values is not None
-    }
-    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
-        options["groups"] = groups[rows]
+    prefix, last = "", model
+    while isinstance(last, Pipeline):
+        step, last = last.steps[-1]
+        prefix += f"{step}__"
+    names = inspect.signature(last.fit).parameters
+    if groups is not None and "groups" in names and np.ptp(groups[rows]):
+        arguments["groups"] = groups
+    arguments = {name: values for name, values in arguments.items() if values is not None}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+        refuse_arguments(last, arguments.keys() - names)
+    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)
@@ -312,21 +392,6 @@ def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 
-def predict_with_std(model, X):
-    """(n,) predictions of a single-output model and their standard deviations; ones without."""
-    last = model
-    while isinstance(last, Pipeline):
-        last = last.steps[-1][1]
-    if "return_std" in inspect.signature(last.predict).parameters:
-        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
-    else:
-        mean = np.asarray(model.predict(X), dtype=float)
-        std = np.ones_like(mean)
-    if mean.ndim != 1:
-        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
-    return mean, std
-
-
 def _fitted_twin(model: Any) -> FittedTwin | None:
     """The state of a twin, or of one at the end of a pipeline; None of another model."""
     twin, _ = unwrap(model)
@@ -368,118 +433,3 @@ def with_calibration(model: Any, calibration: Calibration) -> Any:
     if isinstance(calibrated, Pipeline):
         return CalibratedRegressor.around(calibrated, calibration)
     return calibrated
-
-
-class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
-    """A fitted pipeline, or a regressor that is no twin, with calibrated prediction intervals.
-
-    `conformal` and `cross_conformal` return it.
-
-    Parameters
-    ----------
-    regressor : a regressor
-        The model.
-
-    Attributes
-    ----------
-    regressor_ : a fitted regressor
-        The fitted model.
-    calibration_ : Calibration
-        Scores of held-out rows.
-    """
-
-    def __init__(self, regressor):
-        self.regressor = regressor
-
-    @classmethod
-    def around(cls, regressor: Any, calibration: Calibration) -> CalibratedRegressor:
-        """Around a fitted regressor."""
-        model = cls(clone(regressor))
-        model.regressor_, model.calibration_ = regressor, calibration
-        return model
-
-    def fit(self, X, y, **fit_params):
-        """Fit the regressor and calibrate it by `cross_conformal`."""
-        calibrated = cross_conformal(self.regressor, X, y, **fit_params)
-        self.regressor_, self.calibration_ = calibrated.regressor_, calibrated.calibration_
-        return self
-
-    def predict(self, X, return_std=False, **options):
-        """The prediction and, with `return_std`, a calibrated standard deviation."""
-        if not check_bool("return_std", return_std) and not options:
-            return self.regressor_.predict(X)
-        prediction = self.predict_distribution(X, **options)
-        return (prediction.mean, prediction.std) if return_std else prediction.mean
-
-    def explain(self, X, n=5, **options):
-        """Comparable anchors of each query, of a pipeline that ends with a twin."""
-        check_is_fitted(self)
-        return explain(self.regressor_, X, n, **options)
-
-    def predict_interval(self, X, confidence=0.9, **options):
-        """Prediction intervals, of a model that stores its calibration.
-
-        Parameters
-        ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict.
-        confidence : float, default=0.9
-            Probability with which an interval covers y.
-        **options
-            As of `predict_distribution`.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2)
-            Lower and upper ends.
-        """
-        return self.predict_distribution(X, **options).interval(confidence)
-
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
-        """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
-        return self.predict_distribution(X, **options).quantiles(quantiles)
-
-    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
-        """The predictive distribution of each row; `batch` is for a pipeline that ends with a twin.
-
-        The arguments are those of `TwinRegressor.predict_interval`.
-        """
-        check_is_fitted(self)
-        twin, transform = unwrap(self.regressor_)
-        if isinstance(twin, TwinMethods):
-            return twin.predict_distribution(transform(X), batch=batch, of=of, y_std=y_std)
-        if batch is not None:
-            raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
-        calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
-        return Prediction(FittedRegressor(self.regressor_), TableQueries(X), calibration)
-
-
-class TableQueries:
-    """Rows to predict of a model that is no twin: a table that is not encoded."""
-
-    offset = offset_std = batch = None
-
-    def __init__(self, matrix: Any) -> None:
-        self.matrix = matrix
-
-    def __len__(self) -> int:
-        return count_rows(self.matrix)
-
-
-@dataclass(frozen=True, eq=False)
-class FittedRegressor:
-    """A fitted regressor that is no twin, as the model of a `Prediction`."""
-
-    regressor: Any
-    target: TargetTransform = IDENTITY
-
-    def moments(self, queries: TableQueries, *, return_std: bool = False) -> tuple[Floats, Floats]:
-        """(query, 1): prediction and raw standard deviation."""
-        mean, std = predict_with_std(self.regressor, queries.matrix)
-        return mean[:, None], std[:, None]
-
-    def squeeze(self, values: Floats) -> Floats:
-        return values[:, 0]
-
-    def predict_mean(self, queries: TableQueries) -> Floats:
-        return self.moments(queries)[0]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import check_consistent_length
 
+from twinned._compat import safe_indexing
 from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
+from twinned.rows.validation import check_numbers
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
 
 
-def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
+def per_target(method: _Method) -> _Method:
     """Decorator of a method that a model of several targets calls for each of them.
 
     An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
@@ -41,7 +46,7 @@ def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
         ]
         return _combine(results, self.target_names_)
 
-    return call
+    return cast(_Method, call)
 
 
 def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
@@ -60,12 +65,27 @@ def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
 
 def target_columns(y: Any, n_targets: int) -> list[Any]:
     """One number for each target, or the (row,) values of each."""
-    values = np.asarray(y, dtype=np.float64)
-    if values.ndim == 0:
+    if np.ndim(y) == 0:
         return [y] * n_targets
+    values = check_numbers("y", y)
     if values.ndim != 2 or values.shape[1] != n_targets:
         raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
     return list(values.T)
+
+
+def add_anchors_of_targets(model: Any, X: Any, y: Any, batch: Any) -> Any:
+    """A copy of a model of several targets; each has the rows with a value of it as anchors."""
+    check_consistent_length(X, y)
+    extended = copy.copy(model)
+    extended.targets_ = []
+    for target, target_y in zip(
+        model.targets_, target_columns(y, len(model.targets_)), strict=True
+    ):
+        if len(rows := np.flatnonzero(~np.isnan(target_y))):
+            labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+            target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
+        extended.targets_.append(target)
+    return extended
 
 
 def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:

@@ -220,7 +220,7 @@ def update_offsets(
         batches = BatchOffsets.estimate(first.names, residual, codes, weight, shrinks)
         # relative to the first ones, so that predictions are not changed as a whole
         shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
-        batches = batches._replace(means=batches.means - shift)
+        batches = replace(batches, means=batches.means - shift)
     moved = before - batches.offsets[codes]
     residuals = fitted.residuals
     return replace(

@@ -78,7 +78,7 @@ def estimate_offsets(
         remaining = remaining - process.mean[0]
         result = _least_squares(process, rows, remaining, result, batch, weight)
     means = result.means + np.mean(result.remove(y, batch))  # so that the rest has the mean 0
-    return result._replace(means=means, shrinks=shrinks)
+    return replace(result, means=means, shrinks=shrinks)
 
 
 def _least_squares(

@@ -13,7 +13,7 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.power import TransformedModel
-from twinned.estimators.twin import cache_bytes
+from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import (
@@ -25,7 +25,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
@@ -125,7 +125,7 @@ def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, a
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
         weight_strategy=as_weight_strategy(twin.weights),
-        budget=MemoryBudget(parse_memory_limit(twin.memory_limit), twin.n_jobs),
+        budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
         batches=_optional(BatchOffsets, state["_batches"]),
         error_coefficients=state["error_coefficients_"],
@@ -140,9 +140,8 @@ def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, a
         )
     if nearest := fitted.nearest:  # made now, so that predictions need not
         anchors.index(nearest[1])
-    own = {name: value for name, value in state.items() if name not in _FITTED}
-    set_state(twin, own)
-    twin._fitted = fitted
+    of_estimator = {name: value for name, value in state.items() if name not in _FITTED}
+    set_state(twin, {**of_estimator, "_fitted": fitted})
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -306,9 +305,10 @@ def _read_twin(twin: BaseEstimator) -> State:
         return twin.__getstate__()
     fitted, anchors = twin.fitted_, twin.fitted_.anchors
     metric, power = anchors.known_metric, twin.local_power_
+    of_estimator = twin.__getstate__()
     state = {
-        **twin.__getstate__(),
-        "_pair_dtype": twin._pair_dtype.name,
+        **of_estimator,
+        "_pair_dtype": of_estimator["_pair_dtype"].name,
         "_schema": fitted.schema,
         "anchors_X_": anchors.X,
         "anchors_y_": anchors.y,
@@ -319,7 +319,7 @@ def _read_twin(twin: BaseEstimator) -> State:
         "anchor_batches_": anchors.batch,
         "anchor_y_std_": anchors.y_std,
         "_variances": anchors.variances,
-        "_batches": None if fitted.batches is None else tuple(fitted.batches),
+        "_batches": fitted.batches and tuple(vars(fitted.batches).values()),
         "anchor_errors_": twin.anchor_residuals_,
         "error_coefficients_": fitted.error_coefficients,
         "local_power_": power,
@@ -327,7 +327,7 @@ def _read_twin(twin: BaseEstimator) -> State:
         "_learned_metric": None if metric is None else tuple(metric),
         "_censored_X": anchors.censored_X,
         "intervals_": _read_calibration(fitted),
-        "applicability_": fitted.applicability and fitted.applicability._asdict(),
+        "applicability_": fitted.applicability and vars(fitted.applicability),
         "replicate_correlation_": fitted.replicate_correlation,
     }
     model = fitted.model

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +15,12 @@ from numpy.typing import NDArray
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.schema import Floats, Indices
 
+_WHOLE = re.compile(r"(-?\d+)\.0+")
 _DIGITS = 8  # of the standard deviation of the errors, in y without offsets
 
 
-class BatchOffsets(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BatchOffsets:
     """Offsets of batches, from the residuals of their known rows.
 
     A residual is the offset of its batch plus an error. With `shrinks`, the offsets are the
@@ -151,7 +155,7 @@ class BatchOffsets(NamedTuple):
         counts = before + np.bincount(codes, weight, len(names))
         sums += np.bincount(codes, weight * residual, len(names))
         means = sums / np.maximum(counts, 1e-300)
-        return self._replace(names=names, means=means, counts=counts), codes
+        return replace(self, names=names, means=means, counts=counts), codes
 
 
 def unknown_batches(name: str, values: Sequence[str]) -> str:
@@ -170,8 +174,12 @@ def unknown_batches(name: str, values: Sequence[str]) -> str:
 def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
     """(row,): labels of batches as text, None where missing; a single label is that of all rows.
 
+    Whole numbers have no decimals, also as the text of a table.
+
     >>> batch_labels(np.array([1.0, 2.0, np.nan]), 3), batch_labels("lab A", 2)
     (['1', '2', None], ['lab A', 'lab A'])
+    >>> batch_labels(["1.0", "01"], 2)
+    ['1', '01']
     """
     values = [batch] * n_rows if np.ndim(batch) == 0 else list(np.asarray(batch, dtype=object))
     if len(values) != n_rows or np.ndim(batch) > 1:
@@ -181,7 +189,10 @@ def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
         if pd.isna(value):
             return None
         is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-        return str(int(value)) if is_whole else str(value)
+        if is_whole:
+            return str(int(value))
+        whole = _WHOLE.fullmatch(str(value))
+        return whole[1] if whole else str(value)
 
     return [text(value) for value in values]
 

@@ -198,18 +198,6 @@ def _root_ratio(squares: Floats) -> float:
 # --- results of a fit ---
 
 
-class FitRecord(NamedTuple):
-    """Results of the fit of a blend that a saved blend does not have."""
-
-    members: list[CrossFittedMember]
-    rows: BlendRows
-    seed: int
-    widening: Floats | None = None  # (anchor,): of errors, by those of the offsets
-    # (anchor,): offsets that out-of-fold predictions of the blend and of its members do not have
-    missing_offsets: tuple[Any, Any] = 0.0, 0.0
-    scores: Floats | None = None  # (row of positive weight,): of the intervals
-
-
 def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:
     """Root mean squared error of (row,) predictions, and its standard error.
 
