@@ -25,9 +25,8 @@ def test_fold_members_have_half_of_the_weight(kind):
     model = kind((16,), effort="small", n_members=3, training=training, random_state=0).fit(X, y)
     assert model.n_members_ == 2 + 3  # one of two settings in two folds
     np.testing.assert_allclose(model.member_weights_, [0.25, 0.25, 1 / 6, 1 / 6, 1 / 6])
-    fold_members = model.with_members(np.array([0.5, 0.5, 0, 0, 0]))
-    others = model.with_members(np.array([0, 0, 1.0, 1.0, 1.0]))
-    mean = 0.5 * (fold_members.predict(X) + others.predict(X))
+    members = model.predict_members(X)
+    mean = 0.5 * (members[:2].mean(axis=0) + members[2:].mean(axis=0))
     np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4, atol=1e-5)
     errors = model.out_of_fold_prediction_ - y
     assert np.sqrt(np.mean(errors**2)) < 0.5 * y.std()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from twinned.app.tables.header import build_table, cell_text, find_header
 from twinned.app.tables.numbers import detect_formats, is_number
 from twinned.app.tables.table import ReadOptions, Table, join_names
-from twinned.exceptions import require_extra
+from twinned.exceptions import install_extra, require_extra
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -23,7 +23,7 @@ _WITHOUT_VALUE = re.compile(  # a formula; an empty text is a value
 
 def read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
     """Read a sheet of an .xlsx file, by default that with the expected names."""
-    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
+    with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
         from openpyxl.utils.cell import coordinate_to_tuple
     try:
@@ -54,7 +54,7 @@ def read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) 
 
 def read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Read a Parquet file; rows count from 1."""
-    with require_extra("Parquet files need pyarrow: pip install 'twinned[parquet]'; or use CSV."):
+    with require_extra(f"Parquet files need pyarrow: {install_extra('parquet')}; or use CSV."):
         from pyarrow import parquet
     try:
         # without threads, which may abort a process that exits with an error
