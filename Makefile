@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser test-chem lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,10 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.browser: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test,browser]'
+	touch $@
+
+$(VENV)/.chem: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,chem]'
 	touch $@
 
 $(VENV)/.lint: pyproject.toml constraints.txt | $(BIN)/python
@@ -118,6 +122,10 @@ workflows: $(VENV)/.release  ## check the workflows
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+# RDKit is large, so that `make test` does without; elsewhere these tests are skipped.
+test-chem: $(VENV)/.chem  ## the tests of molecules, with RDKit
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k "molecules" tests/estimators tests/cli tests/test_documentation.py
 
 lint: $(VENV)/.lint  ## ruff, mypy, pyright and import-linter
 	$(BIN)/ruff check .

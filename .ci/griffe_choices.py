@@ -1,6 +1,6 @@
 """Extension of griffe: defaults of parameters with choices are those of the docstring.
 
-Of `effort : {"fast", "balanced"}, default="balanced"`, griffe shows the first choice as the default.
+Of `effort : {"fast", "balanced"}, default="balanced"`, griffe shows the first choice.
 """
 
 import re

@@ -101,6 +101,8 @@ LONG_PAGES = {
     ],
 )
 def test_python_blocks_run(page, empty_folder):
+    if page.name == "molecules.md":
+        pytest.importorskip("rdkit", reason="RDKit is not installed: make test-chem")
     run_python(page)
 
 

@@ -17,6 +17,7 @@ from twinned.estimators.blend_attributes import BlendAttributes
 from twinned.estimators.blending.combination import combine_members
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
+    GP_TANIMOTO,
     CrossFittedMember,
     FitSettings,
     MemberSpec,
@@ -26,6 +27,7 @@ from twinned.estimators.blending.rows import BlendRows, blend_rows
 from twinned.estimators.blending.weights import (
     rmse_and_error,
 )
+from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.several_targets import (
     add_anchors_of_targets,
     joint_level,
@@ -74,7 +76,10 @@ class AutoTwinRegressor(BlendAttributes):
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
-        `"catboost"` and `"lightgbm"`, which need these libraries. Those with `_power` transform
+        `"catboost"` and `"lightgbm"`, which need these libraries. Where X has columns of counts
+        with the names `"fragment 0"`, …, as those of `MoleculeFeatures`, `"auto"` has
+        `"gp_tanimoto"`, too, a Gaussian process with the Tanimoto kernel of the counts; the other
+        members have the other columns. Those with `_power` transform
         skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
@@ -347,10 +352,13 @@ class AutoTwinRegressor(BlendAttributes):
                 seconds = f"fitted in {member.fit_seconds:.1f} s"
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
+        fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
+        if len(fragments) and isinstance(self.members, str):
+            specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
         members, self.skipped_ = cross_fit(
             specs,
             rows,
-            FitSettings(seed, self.memory_limit, self.n_jobs),
+            FitSettings(seed, self.memory_limit, self.n_jobs, fragments=fragments),
             time_budget=self.time_budget,
             start=start,
             report=report,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
@@ -20,7 +22,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
-    memory_limit: Any
+    memory_limit: int | str | None
     refit: Any  # of a fit that can be repeated with some of the rows
     training_rows: Any  # of blends, as the next
     out_of_fold: Any
@@ -56,7 +58,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
         return MemoryBudget.of(self.memory_limit, self.n_jobs)
 
     def validate_queries(
-        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         fitted = self.fitted_

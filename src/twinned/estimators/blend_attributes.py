@@ -24,12 +24,12 @@ class BlendAttributes(BaseTwin):
     """Members of a fitted blend, their weights and their out-of-fold predictions."""
 
     _record: FitRecord | None = None
-    _leaderboard: dict[str, Any]
+    _leaderboard: dict[str, object]
     out_of_fold_prediction_: Floats
     blend_: dict[str, Any]
     contribution_: dict[str, Any] | None
     batch_errors_: dict[str, float]
-    plan_: list[Any]
+    plan_: list[object]
 
     @property
     def blend_model_(self) -> BlendModel:
@@ -44,7 +44,7 @@ class BlendAttributes(BaseTwin):
         return self.blend_model_.members
 
     @property
-    def members_(self) -> dict[str, Any]:
+    def members_(self) -> dict[str, object]:
         """The fitted estimators by name."""
         return {member.label: member.estimator for member in self.fitted_members_}
 

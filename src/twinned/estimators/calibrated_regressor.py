@@ -137,7 +137,7 @@ class TableQueries:
 
     offset = offset_std = batch = None
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = matrix
 
     def __len__(self) -> int:
@@ -155,6 +155,10 @@ class FittedRegressor:
         """(query, 1): prediction and raw standard deviation."""
         mean, std = predict_with_std(self.regressor, queries.matrix)
         return mean[:, None], std[:, None]
+
+    def completions(self, queries: TableQueries, calibration: Calibration) -> list[Any]:
+        """None: the regressor handles missing values itself."""
+        return []
 
     def squeeze(self, values: Floats) -> Floats:
         return values[:, 0]

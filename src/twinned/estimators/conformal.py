@@ -26,7 +26,7 @@ from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import BaseEstimator, safe_indexing
 from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_with_std
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
@@ -72,7 +72,7 @@ def conformal(
 
 @overload
 def conformal(
-    model: Any,
+    model: BaseEstimator,
     X_cal: ArrayLike,
     y_cal: ArrayLike,
     *,
@@ -157,7 +157,7 @@ def cross_conformal(
 
 @overload
 def cross_conformal(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     *,
@@ -260,11 +260,11 @@ def cross_conformal(
 def cross_errors(
     models: list[Any],
     final: Any,
-    X: Any,
+    X: ArrayLike,
     y: Floats,
     folds: Folds,
     *,
-    batch: Any = None,
+    batch: ArrayLike | None = None,
     metric: str = "euclidean",
     y_std: Floats | None = None,
 ) -> HeldOutErrors:
@@ -292,6 +292,7 @@ def cross_errors(
         y = y - queries.offset
         y[fitted.anchors.table_rows] = fitted.anchors.y  # which are rounded
     mean = y - errors + _local_residuals(models, fitted, errors, folds)
+    features = queries.encode().features
     return HeldOutErrors.of_folds(
         queries.matrix,
         y,
@@ -301,7 +302,8 @@ def cross_errors(
         categorical=fitted.schema.categorical,
         metric=metric,
         y_std=y_std,
-        encoded=queries.encode().features,
+        encoded=features,
+        process_std=fitted.process.held_out_std(features, folds),
     )
 
 
@@ -376,7 +378,9 @@ class RawPrediction:
         return replace(self, mean=mean, std=self.std * slope, target=target)
 
 
-def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
+def predict_raw(
+    model: BaseEstimator, X: ArrayLike, batch: ArrayLike | None = None
+) -> RawPrediction:
     """Raw predictions of a model of one output, with standard deviations of 1 where it has none."""
     twin, transform = unwrap(model)
     if not isinstance(twin, TwinMethods):
@@ -392,7 +396,7 @@ def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 
-def _fitted_twin(model: Any) -> FittedTwin | None:
+def _fitted_twin(model: object) -> FittedTwin | None:
     """The state of a twin, or of one at the end of a pipeline; None of another model."""
     twin, _ = unwrap(model)
     return twin.fitted_ if isinstance(twin, TwinMethods) else None
@@ -420,7 +424,7 @@ def with_fitted(model: Any, fitted: FittedTwin) -> Any:
     return replace_last_step(model, twin.with_fitted(fitted))
 
 
-def with_calibration(model: Any, calibration: Calibration) -> Any:
+def with_calibration(model: object, calibration: Calibration) -> Any:
     """A copy of a twin with a calibration; a `CalibratedRegressor` of another model or a pipeline.
 
     The metric of a twin is learned now, as its applicability needs it.

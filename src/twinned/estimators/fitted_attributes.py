@@ -127,7 +127,7 @@ class FittedAttributes:
 
     def feature_labels(self) -> list[str]:
         """Names of the features, or x0, x1, … where the training table had none."""
-        names = getattr(self, "feature_names_in_", None)
+        names = vars(self).get("feature_names_in_")
         if names is not None:
             return [str(name) for name in names]
         return [f"x{j}" for j in range(self.schema_.n_features)]

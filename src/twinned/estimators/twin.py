@@ -178,7 +178,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     estimator: Any = None
     _: KW_ONLY
     pairs: Any = "auto"
-    pair_features: Any = "concat+difference"
+    pair_features: object = "concat+difference"
     anchors: Any = "all"
     weights: Any = "uniform"
     symmetric: bool = True

@@ -171,7 +171,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     return None
 
 
-def set_unset_seeds(estimator: Any, draw: Callable[[], Any]) -> Any:
+def set_unset_seeds(estimator: BaseEstimator, draw: Callable[[], Any]) -> Any:
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
     parameters = sorted(estimator.get_params().items())
     unset = [name for name, value in parameters if name.endswith("random_state") and value is None]

@@ -25,6 +25,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
+from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
@@ -116,7 +117,9 @@ def _optional(kind: type[Any], parts: Any) -> Any:
     return None if parts is None else kind(*parts)
 
 
-def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, at: At) -> None:
+def _set_twin(
+    twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
+) -> None:
     """Set the attributes and the fitted state of a twin."""
     residuals, power = state["anchor_errors_"], state["local_power_"]
     measured = state["applicability_"]
@@ -286,9 +289,14 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
 
 
 def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
+    if columns := parts.get("columns"):
+        increasing = sorted(set(columns)) == columns and columns[-1] < table.n_features
+        at.ensure(increasing, "has columns that are not distinct features")
+        table = table.take(columns)
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
     built = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    at.ensure(len(built.medians) == table.n_features, "has medians of other features")
     for columns in (built.empty, built.marked):
         numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns
         at.ensure(numeric, "has columns that are not distinct numeric features")
