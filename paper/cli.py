@@ -1,7 +1,10 @@
 """Command line of the reproduction."""
 
 import json
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from math import inf
 from pathlib import Path
@@ -17,7 +20,6 @@ from rich.table import Table
 from benchmarks.frame import write_file
 from paper.comparison import compare
 from paper.conclusions import VARIANTS, evaluate
-from paper.datasets import app as datasets
 from paper.experiments import (
     EXPERIMENTS,
     STUDIES,
@@ -27,7 +29,6 @@ from paper.experiments import (
     draw_figures,
     table_text,
 )
-from paper.messages import exit_on_bad_input, print_line
 from paper.page import write_pages
 from paper.quick import DATASETS, HEADER, quick_table, run_quick
 from paper.records import Records, Trial, current_commit
@@ -45,8 +46,6 @@ app = typer.Typer(
         "so an interrupted run continues where it stopped."
     ),
 )
-
-app.add_typer(datasets, name="datasets")
 
 QUICK_SPLITS = 3
 DEFAULT_RESULTS = Path("paper/results")
@@ -131,7 +130,7 @@ def run_command(
     Examples: python -m paper run T5 --variant modern --splits 25;
     python -m paper run all --quick
     """
-    with exit_on_bad_input():
+    with _exit_on_bad_input():
         studies = _studies(_experiments(keys))
         possible = list(dict.fromkeys(name for study in studies for name in study.variants))
         for name in variant or ():
@@ -189,7 +188,7 @@ def quick_command(
 
     Example: python -m paper quick
     """
-    with exit_on_bad_input():
+    with _exit_on_bad_input():
         _available(list(dict.fromkeys(DATASETS.values())))
     with _progress_bar() as progress:
         task = progress.add_task("quick run")
@@ -220,7 +219,7 @@ def show_command(
     Examples: python -m paper show T5 --variant modern; python -m paper show A
     """
     records = Records(results / "quick" if quick else results)
-    with exit_on_bad_input():
+    with _exit_on_bad_input():
         experiment = _experiments([key])[0]
         name = variant or experiment.variants[0]
         check_choice("variant", name, list(experiment.variants))
@@ -256,7 +255,7 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
                 write_file(path, table_text(experiment, found, name).encode())
                 written.append(path)
     written += draw_figures(Records(folder), folder, quick=quick)
-    with exit_on_bad_input():
+    with _exit_on_bad_input():
         if not written:
             raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")
     print(*written, sep="\n")
@@ -309,11 +308,11 @@ def _available(datasets: list[str]) -> list[str]:
         try:
             fetch(key)
         except OSError as error:
-            print_line("note", f"{key} is skipped: {error}")
+            _print_line("note", f"{key} is skipped: {error}")
         else:
             found.append(key)
     if not found:
-        raise ValueError("No data set is available; see `python -m paper datasets list`.")
+        raise ValueError("No data set is available; see twinned datasets list.")
     return found
 
 
@@ -338,6 +337,20 @@ def _complete_splits(records: Records, study: Study, variant: str) -> dict[int, 
     for trial in list_trials(study, variant, KEYS, PAPER_SEEDS):
         complete[trial.split] = complete.get(trial.split, True) and trial.identity in finished
     return complete
+
+
+@contextmanager
+def _exit_on_bad_input() -> Iterator[None]:
+    """Print an error of the user's input as one line and exit with code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        _print_line("error", str(error))
+        raise typer.Exit(2) from None
+
+
+def _print_line(kind: str, message: str) -> None:
+    print(f"paper: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
 def _progress_bar() -> Progress:

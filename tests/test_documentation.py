@@ -107,7 +107,8 @@ def test_python_blocks_run(page, empty_folder):
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "command-line.md"], ids=name)
-def test_console_lines_run(page, empty_folder):
+def test_console_lines_run(page, empty_folder, monkeypatch):
+    monkeypatch.setattr("twinned.app.cli.datasets.fetch", lambda key: None)  # no network
     run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
     lines = [line for line in console_lines(page) if line.startswith("twinned ")]
     commands = [shlex.split(line, comments=True) for line in lines]
@@ -194,9 +195,9 @@ def resolve(dotted):
     return found
 
 
-@pytest.mark.parametrize("page", ["api.md", "paper-map.md"])
-def test_dotted_names_exist(page):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize("pages", ["api.md", "api/*.md", "paper-map.md"])
+def test_dotted_names_exist(pages):
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob(pages))
     names = re.findall(r"(?:`|^::: )(twinned\.[\w.]+)", text, re.MULTILINE)
     assert len(names) > 20
     for dotted in names:

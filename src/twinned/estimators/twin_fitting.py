@@ -165,6 +165,14 @@ class TwinFitting:
             return FAST, predicted
         return THOROUGH, self.predict_folds(rows, known, THOROUGH_FOLDS)
 
+    def sizes_of(self, rows: TrainingRows) -> TreeSizes:
+        """The sizes of the default estimator by the out-of-fold errors of one fold."""
+        known = rows.take(rows.known)
+        if len(known) < LEAST_ROWS:
+            return THOROUGH
+        is_first = self.draw_folds(known, N_FOLDS) == 0
+        return self.choose_sizes(rows, replace(known, fold=np.where(is_first, 0, -1)))[0]
+
     def predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
         """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
 

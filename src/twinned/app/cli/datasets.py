@@ -1,4 +1,4 @@
-"""`python -m paper datasets`: list, fetch and show the data sets of the paper."""
+"""`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
 from collections.abc import Hashable
@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from paper.messages import exit_on_bad_input
 from twinned.app.cli.messages import make_table, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info, load
@@ -31,14 +30,13 @@ N_FIRST_ROWS = 5
 
 
 @app.command("list")
-@exit_on_bad_input()
 def list_command(as_json: AsJson = False) -> None:
     """List the data sets: size, licence, and whether the file is at hand.
 
     "at hand" is where the file was found: TWINNED_DATA or cache; "built in" needs no file,
     "absent" would be downloaded, "refused" has the wrong SHA-256.
 
-    Example: python -m paper datasets list
+    Example: twinned datasets list
     """
     summaries = [_summary(info(key), _location(info(key))) for key in KEYS]
     if as_json:
@@ -53,7 +51,6 @@ def list_command(as_json: AsJson = False) -> None:
 
 
 @app.command("fetch")
-@exit_on_bad_input()
 def fetch_command(
     keys: Annotated[list[str] | None, typer.Argument(help="Keys, such as BC YH.")] = None,
     all_sets: Annotated[bool, flag_option("--all", help="Fetch all nine.")] = False,
@@ -63,7 +60,7 @@ def fetch_command(
 
     A file that is already at hand is verified, not downloaded again.
 
-    Examples: python -m paper datasets fetch BC YH; python -m paper datasets fetch --all
+    Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
     """
     paths = {}
     # All keys are checked before the first download.
@@ -80,7 +77,6 @@ def fetch_command(
 
 
 @app.command("show")
-@exit_on_bad_input()
 def show_command(
     key: Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}, in any case.")],
     as_json: AsJson = False,
@@ -89,7 +85,7 @@ def show_command(
 
     The first rows are shown if the file is at hand; nothing is downloaded.
 
-    Example: python -m paper datasets show RCL
+    Example: twinned datasets show RCL
     """
     record = info(key)
     _, location = locate(record)
@@ -111,9 +107,7 @@ def _print_record(record: Dataset, location: str, rows: list[dict[Hashable, floa
     for note in record.notes:
         typer.echo(f"note:     {note}")
     if rows is None:
-        typer.echo(
-            f"rows:     not at hand; `python -m paper datasets fetch {record.key}` downloads them"
-        )
+        typer.echo(f"rows:     not at hand; `twinned datasets fetch {record.key}` downloads them")
         return
     typer.echo("first rows:")
     table = make_table(*map(str, rows[0]), left=0)

@@ -1,4 +1,4 @@
-"""`python -m paper datasets`: list, fetch and show."""
+"""`twinned datasets`: list, fetch and show."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from paper.cli import app
+from twinned.app.cli import app
 from twinned.datasets import KEYS, info
 
 needs_files = pytest.mark.skipif(
@@ -32,7 +32,7 @@ def empty(tmp_path, monkeypatch):
 def assert_refused(result, *texts):
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith("paper: error: ")
+    assert result.stderr.startswith("twinned: error: ")
     assert result.stderr.count("\n") == 1
     for text in texts:
         assert text in result.stderr
@@ -95,7 +95,7 @@ def test_show_without_the_file_names_the_fetch_command(empty):
     record = info("RCL")
     for text in (record.source, record.licence, record.target, record.sha256, *record.notes):
         assert text in result.stdout
-    assert "python -m paper datasets fetch RCL" in result.stdout
+    assert "twinned datasets fetch RCL" in result.stdout
     assert json.loads(run("show", "rcl", "--json").stdout)["first_rows"] is None
 
 
