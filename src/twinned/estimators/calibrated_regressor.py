@@ -156,6 +156,10 @@ class FittedRegressor:
         mean, std = predict_with_std(self.regressor, queries.matrix)
         return mean[:, None], std[:, None]
 
+    def completions(self, queries: TableQueries, calibration: Calibration) -> list[Any]:
+        """None: the regressor handles missing values itself."""
+        return []
+
     def squeeze(self, values: Floats) -> Floats:
         return values[:, 0]
 

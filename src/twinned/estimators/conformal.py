@@ -292,6 +292,7 @@ def cross_errors(
         y = y - queries.offset
         y[fitted.anchors.table_rows] = fitted.anchors.y  # which are rounded
     mean = y - errors + _local_residuals(models, fitted, errors, folds)
+    features = queries.encode().features
     return HeldOutErrors.of_folds(
         queries.matrix,
         y,
@@ -301,7 +302,8 @@ def cross_errors(
         categorical=fitted.schema.categorical,
         metric=metric,
         y_std=y_std,
-        encoded=queries.encode().features,
+        encoded=features,
+        process_std=fitted.process.held_out_std(features, folds),
     )
 
 

@@ -184,9 +184,8 @@ class ExplanationMethods(FittedAttributes):
         anchor is computed without itself, or without its group where the twin has `groups`. Rows up
         to the expected error of 70 % of the anchors are `"inside"`, those beyond that of 97.5 % are
         `"outside"`, and others are at the `"edge"`. A row with a feature beyond the range of the
-        anchors, or that is missing where all anchors have a value, is at least at the edge; one
-        with a category that no anchor has, beyond the range by more than its width, or without any
-        feature that all anchors have, is outside.
+        anchors is at least at the edge; one with a category that no anchor has, beyond the range by
+        more than its width, or without a value of a feature that all anchors have, is outside.
 
         Parameters
         ----------

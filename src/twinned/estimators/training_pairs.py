@@ -32,6 +32,7 @@ from twinned.pairing.pairs import (
     draw_by_weight,
 )
 from twinned.rows.folds import held_out_rows
+from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
 
@@ -58,6 +59,7 @@ class TrainingPairBuilder:
     features: PairFeatures
     rows: TrainingRows
     unit: float  # divisor of the targets (see `target_unit`)
+    is_default: bool  # whether the base estimator is
     max_pairs: int  # that fit into memory
     rng: np.random.RandomState
 
@@ -114,7 +116,8 @@ class TrainingPairBuilder:
 
     def training_set(self, pairs: Pairs, fit_params: dict[str, object]) -> PairTrainingSet:
         """The training set; for LightGBM with a lazy pair matrix, where it is large."""
-        rows, y = self.rows.rows, self.rows.targets
+        rows, y = self.rows.rows, self.rows.targets / self.unit
+        y = round_for_sums(y) if self.is_default else y
         matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
         n_bytes = len(pairs.first) * self.features.bytes_per_pair
         lazy = n_bytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
@@ -122,11 +125,11 @@ class TrainingPairBuilder:
             fit_params = {**fit_params, "sample_weight": pairs.weight}
         return PairTrainingSet(
             pairs=matrix if lazy else np.asarray(matrix),
-            target=difference(y[pairs.first], y[pairs.second]) / self.unit,
+            target=difference(y[pairs.first], y[pairs.second]),
             fit_params=fit_params,
             first=pairs.first,
             second=pairs.second,
-            y=y,
+            y=self.rows.targets,
             groups=self.rows.groups,
         )
 

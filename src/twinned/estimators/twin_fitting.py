@@ -97,7 +97,8 @@ class TwinFitting:
             base=base,
             features=features,
             rows=rows,
-            unit=target_unit(rows.targets),
+            unit=target_unit(rows.targets, any_unit=twin.estimator is None),
+            is_default=twin.estimator is None,
             max_pairs=max_pairs,
             rng=rng,
         )

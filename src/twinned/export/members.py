@@ -55,8 +55,9 @@ def select_member(blend: AutoTwinRegressor, name: str) -> BaseEstimator:
         other = describe_alternatives(blend, except_for=name)
         raise ValueError(f"the member {name!r} cannot be used alone: {reason}; {other}")
     estimator = copy.copy(members[name].estimator)
-    if "feature_names_in_" in vars(blend):
-        estimator.feature_names_in_ = blend.feature_names_in_
+    names = vars(blend).get("feature_names_in_")
+    if names is not None:
+        estimator.feature_names_in_ = names
     return estimator
 
 

@@ -80,11 +80,6 @@ class KnownValues:
         """(row, feature): whether a value is missing where all known rows have one."""
         return np.isnan(rows) & (self._n_missing == 0)
 
-    def lacks_all(self, rows: Floats) -> Mask:
-        """(row,): whether a row lacks all features that every known row has, if there are any."""
-        always = self._n_missing == 0
-        return always.any() & np.all(np.isnan(rows[:, always]), axis=1)
-
     def newly_missing_beside_others(self, indices: Indices) -> Mask:
         """(row, feature): the same for known rows, each beside those of all other groups."""
         return np.isnan(self._matrix[indices]) & (self._n_missing == 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,7 +77,23 @@ class Prediction:
         """(query,): the error scale without the error of the offset of the batch."""
         calibration, (mean, std) = self.require_calibration(), self.moments
         offset = 0.0 if self.queries.offset is None else self.queries.offset
-        return calibration.error_scale(self.queries.matrix, mean[:, 0] - offset, std[:, 0])
+        process_std = None
+        if calibration.scale.process_std is not None:
+            process_std = self.fitted.process_std(self.queries)
+        scale = calibration.error_scale(
+            self.queries.matrix, mean[:, 0] - offset, std[:, 0], process_std
+        )
+        known = calibration.scale.y_std
+        y_std = np.broadcast_to(0.0 if known is None else known, len(scale))
+        remaining = replace(calibration, scale=replace(calibration.scale, y_std=None))
+        for rows, completed in self.fitted.completions(self.queries, remaining):
+            scales = completed.model_scale.reshape(len(rows), -1)
+            spread = completed.location.reshape(scales.shape).std(axis=1) / calibration.std(
+                np.ones(1)
+            )
+            squares = np.mean(scales**2, axis=1) + spread**2
+            scale[rows] = np.sqrt(squares + y_std[rows] ** 2)
+        return scale
 
     @cached_property
     def scale(self) -> Floats:

@@ -106,7 +106,8 @@ def validate_table(
         if declared or is_table(X) or _holds_objects(X):
             schema = learn_schema(column_list(X)[0], declared)
     # non-finite values are refused below, with their row and column
-    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+    # of one order, on which the rounding of means and sums depends
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "order": "C"}
     options["ensure_min_samples"] = 2 if is_training else 1
     if schema is not None and (is_table(X) or not schema.is_all_numeric or _holds_objects(X)):
         values, names = column_list(X)

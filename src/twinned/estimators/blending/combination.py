@@ -163,5 +163,6 @@ def _calibrate(
         categorical=fitted.schema.categorical,
         y_std=fitted.anchors.y_std,
         encoded=fitted.anchors.features,
+        process_std=fitted.process.held_out_std(fitted.anchors.features, anchors.folds),
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))

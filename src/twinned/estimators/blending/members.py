@@ -28,6 +28,7 @@ from twinned.models.base_estimator import (
 from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
+from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
@@ -403,6 +404,8 @@ def fit_member(
     bounds = rows.bounds
     weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
     y = rows.y if imputed is None else imputed
+    if spec.name in ("extra_trees", "boosting"):
+        y = round_for_sums(y)
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
         estimator.fit_with_folds(
