@@ -167,6 +167,14 @@ class TwinFitting:
             return FAST, predicted
         return THOROUGH, self.predict_folds(rows, known_rows, THOROUGH_FOLDS)
 
+    def sizes_of(self, rows: TrainingRows) -> TreeSizes:
+        """The sizes of the default estimator by the out-of-fold errors of one fold."""
+        known_rows = rows.take(rows.known)
+        if len(known_rows) < LEAST_ROWS:
+            return THOROUGH
+        is_first = self.draw_folds(known_rows, N_FOLDS) == 0
+        return self.choose_sizes(rows, replace(known_rows, fold=np.where(is_first, 0, -1)))[0]
+
     def predict_folds(
         self, rows: TrainingRows, known_rows: TrainingRows, sizes: TreeSizes
     ) -> Floats:
