@@ -138,9 +138,12 @@ class FittedTwin:
         is_incomplete = missing.any(axis=1)
         counts = np.where(is_incomplete, n, 1)
         completed = np.repeat(matrix, counts, axis=0)
-        incomplete = matrix[is_incomplete]
-        features = self.queries(incomplete).encode().features
-        values = self.anchors.completion.complete(incomplete, features, missing[is_incomplete], n)
+        incomplete, missing = matrix[is_incomplete], missing[is_incomplete]
+        values = np.empty((len(incomplete), n, matrix.shape[1]))
+        for rows in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
+            features = self.queries(incomplete[rows]).encode().features
+            completion = self.anchors.completion
+            values[rows] = completion.complete(incomplete[rows], features, missing[rows], n)
         completed[np.repeat(is_incomplete, counts)] = values.reshape(-1, matrix.shape[1])
         return self.queries(completed), np.cumsum(counts) - counts
 
