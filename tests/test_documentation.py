@@ -435,6 +435,36 @@ def test_coverage_of_noisy_rows_matches_the_results():
         assert f"| {cells[0]} % | {cells[1]} % |" in text
 
 
+def test_coverage_outside_matches_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/outside.csv")
+    runs["rows"] = runs["rows"].str.split(",").str[0]
+    runs["chosen"] = runs["dataset"].isin(["waves", "growth"])
+    columns = ["coverage_90", "width", "nll", "rmse", "median"]
+    means = runs.groupby(["kind", "chosen", "dataset", "rows", "version"])[columns].mean()
+    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
+    beyond = means.loc["beyond"].groupby(["chosen", "rows", "version"])[columns].mean()
+    for rows, name in (("inside", "inside"), *((d, f"up to {d}") for d in ("0.15", "0.5", "2"))):
+        shown = []
+        for chosen in (True, False):
+            before, after = (beyond.loc[chosen, rows, version] for version in ("before", "after"))
+            shown += [f"{100 * v['coverage_90']:.0f}, {v['width']:.2g}" for v in (before, after)]
+        assert f"| {name} | {' | '.join(shown)} |" in text
+    for dataset in means.loc["missing", False].index.unique("dataset"):
+        shown = []
+        for rows in ("complete", "one", "two"):
+            before, after = (
+                means.loc["missing", False, dataset, rows, version]
+                for version in ("before", "after")
+            )
+            shown += [f"{100 * v['coverage_90']:.0f}" for v in (before, after)]
+        ratio = after["rmse"] / after["median"]
+        assert f"| {dataset} | {' | '.join(shown)} | {ratio:.2f} |" in text
+    optima = runs[runs["kind"] == "optimum"].groupby("version")["coverage_90"].mean()
+    text = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
+    assert f"{100 * optima['after']:.0f} % of the true values" in text
+    assert f"{100 * optima['before']:.0f} % without" in text
+
+
 def test_figures_of_blends_match_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_auto.csv")
     runs = runs[runs["effort"] == "thorough"]
