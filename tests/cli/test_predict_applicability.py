@@ -31,7 +31,6 @@ def test_rows_outside_are_marked_and_reported(tmp_path):
     shown = json.loads(CliRunner().invoke(app, [*command, "--applicability", "--json"]).stdout)
     assert shown["applicability"] == table["applicability"].tolist()
     assert "applicability" not in CliRunner().invoke(app, command).stdout
-    assert "applicability" in CliRunner().invoke(app, [*command, "--interval", "0.9"]).stdout
 
 
 def test_one_definition_of_outside(tmp_path):

@@ -153,8 +153,8 @@ class TablePredictor:
         if self.batch_column in table.names:
             cells = table.column(str(self.batch_column))
             batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
-        X = X if self.is_named else X.to_numpy()
-        return FeatureRows(X, batch, [*notes, *self._describe_unlike_known(X)])
+        features = X if self.is_named else X.to_numpy()
+        return FeatureRows(features, batch, [*notes, *self._describe_unlike_known(features)])
 
     def _describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
         """A sentence for each feature with values that no known row is like."""
