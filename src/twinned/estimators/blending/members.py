@@ -42,7 +42,7 @@ _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
 _LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
-_NETWORK_ANCHORS = 32  # of a neural twin
+NETWORK_ANCHORS = 32  # of a neural twin
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -433,7 +433,7 @@ def fit_member(
     else:
         estimator.fit(features, y)
     if spec.name == "neural_twin":  # pairs with all anchors would take most of a prediction's time
-        estimator.condense_anchors(_NETWORK_ANCHORS)
+        estimator.condense_anchors(NETWORK_ANCHORS)
     return FittedMember(spec.label, estimator, preparation)
 
 
