@@ -331,14 +331,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fold = fitting.folds_of_known_rows(rows) if with_folds else None
         sizes = SIZES[self.effort]
         if fold is not None:
-            known = replace(rows.take(rows.known), fold=fold)
-            sizes, predicted = fitting.choose_sizes(rows, known)
+            known_rows = replace(rows.take(rows.known), fold=fold)
+            sizes, predicted = fitting.choose_sizes(rows, known_rows)
         elif self.estimator is None and self.effort == "balanced":
             rows = replace(rows, fold=None, fold_training=None)
             sizes = fitting.sizes_of(rows)
         fitted, training = fitting.fit_model(rows, sizes, validation)
         if fold is not None:
-            fitted = fitting.with_fold_residuals(fitted, known, predicted)
+            fitted = fitting.with_fold_residuals(fitted, known_rows, predicted)
         self.n_pairs_: int = len(training.first)
         self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
         return training
