@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, check_consistent_length
 
 from twinned._compat import safe_indexing
+from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
@@ -44,8 +45,7 @@ from twinned.fitted.calibration import Calibration
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.residuals import LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import errors_of_batches, update_offsets
-from twinned.models.batches import remove_offsets
+from twinned.fitted.updating import errors_of_batches, update_effects
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import replicate_correlation
@@ -190,6 +190,7 @@ class AutoTwinRegressor(BaseTwin):
     members: Any = "auto"
     cv: Any = None
     categorical_features: Any = "from_dtype"
+    batch_effect: str = "auto"
     n_jobs: int | None = None
     memory_limit: int | str | None = "512MB"
     random_state: Any = None
@@ -309,7 +310,7 @@ class AutoTwinRegressor(BaseTwin):
         self, rows: TrainingRows, seed: int, start: float, *, calibrate: bool = True
     ) -> None:
         """Fit the blend of a single target to validated rows; `start` is when the fit began."""
-        rows = weigh_by_error(remove_offsets(rows, shrinks=True))
+        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=True))
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
@@ -413,13 +414,13 @@ class AutoTwinRegressor(BaseTwin):
             nested = nested + local.predict(fitted.local_weights.power)
             rmse, _ = rmse_and_error(nested[held_out], known_anchors.y, known_anchors.weight)
         record = FitRecord(members, rows, seed)
-        if anchors.offsets is not None:
-            fitted = update_offsets(fitted, anchors.offsets, shrinks=True, predicted=nested)
+        if anchors.effects is not None:
+            fitted = update_effects(fitted, anchors.effects, nested)
             batches = errors_of_batches(fitted, nested, held_out)
             self.batch_errors_ = batches.rmse
             nested, rmse = batches.prediction, batches.rmse["known"]
             record = record._replace(
-                widening=batches.widening, missing_offsets=batches.missing_offsets
+                widening=batches.widening, missing_deviations=batches.missing_deviations
             )
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]

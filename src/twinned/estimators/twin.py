@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 
 from twinned._compat import unwrap_search
+from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
@@ -21,7 +22,7 @@ from twinned.exceptions import (
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import update_offsets
+from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
     FAST,
     MAX_FEATURES,
@@ -36,7 +37,6 @@ from twinned.models.base_estimator import (
     supports_validation_set,
     supports_weights,
 )
-from twinned.models.batches import remove_offsets
 from twinned.models.imputation import impute_target
 from twinned.models.learned_metric import learn_metric
 from twinned.models.measurement_errors import weigh_by_error
@@ -226,6 +226,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     cv: Any = None
     effort: str = "balanced"
     categorical_features: Any = "from_dtype"
+    batch_effect: str = "offset"
     n_jobs: int | None = None
     memory_limit: Any = "512MB"
     random_state: Any = None
@@ -354,7 +355,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _prepare_rows(self, rows: TrainingRows) -> TrainingRows:
         """The rows without offsets of batches, with their weights, and with imputed values."""
-        rows = weigh_by_error(remove_offsets(rows, shrinks=False))
+        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=False))
         if rows.weight is not None:
             rows = rows.of_positive_weight()
             rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
@@ -382,7 +383,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if fold is not None:
             fitted = self._with_residuals(fitted, known, predicted)
         self.n_pairs_ = len(training.first)
-        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
+        self._fitted = update_effects(fitted, rows.effects)
         return training
 
     def _fit_model(

@@ -13,7 +13,7 @@ from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import update_offsets
+from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
@@ -119,6 +119,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     anchors: str | AnchorStrategy = "all"
     weights: str | WeightStrategy = "uniform"
     loop_weight: float = 0.0
+    batch_effect: str = "offset"
 
     def fit(
         self,
@@ -175,7 +176,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
             predicted = predicted[fitted.anchors.table_rows]
             if np.isfinite(predicted).all():
                 fitted = with_residuals(fitted, predicted)
-        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
+        self._fitted = update_effects(fitted, rows.effects)
 
     def make_model(self) -> NeuralDifferenceModel:
         """The difference model of the trained networks."""

@@ -19,7 +19,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from twinned.models.gaussian_process import KERNELS
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import Floats
 

@@ -204,9 +204,9 @@ class FitRecord(NamedTuple):
     members: list[CrossFittedMember]
     rows: BlendRows
     seed: int
-    widening: Floats | None = None  # (anchor,): of errors, by those of the offsets
-    # (anchor,): offsets that out-of-fold predictions of the blend and of its members do not have
-    missing_offsets: tuple[Any, Any] = 0.0, 0.0
+    widening: Floats | None = None  # (anchor,): of errors, by those of the deviations
+    # (anchor,): deviations that out-of-fold predictions of the blend and its members do not have
+    missing_deviations: tuple[Any, Any] = 0.0, 0.0
     scores: Floats | None = None  # (row of positive weight,): of the intervals
 
 
