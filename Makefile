@@ -102,10 +102,11 @@ test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
-lint: $(VENV)/.lint  ## ruff, mypy and import-linter
+lint: $(VENV)/.lint  ## ruff, mypy, pyright and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 format: $(VENV)/.lint  ## fix style and format with ruff

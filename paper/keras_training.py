@@ -12,6 +12,7 @@ Results: `benchmarks/results/keras_training.csv` and `.md`.
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -132,7 +133,8 @@ def run(dataset, split, training):
         forward, backward = both_orders(twin, X, X_test)
         estimates = 0.5 * (forward - backward) + train[1]
     else:
-        model = PublishedTwin(random_state=split).fit(*train, None, *validation)
+        published: Any = PublishedTwin(random_state=split)
+        model = published.fit(*train, None, *validation)
         curve = model.learning_curve_[0]
         curve = curve[np.isfinite(curve)]
         estimates = model.predict_anchors(test[0])[1]

@@ -14,6 +14,7 @@ of plain networks. Trees: `TwinRegressor(cv=0)` with 1 and 64 partners per row i
 """
 
 import time
+from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -49,7 +50,7 @@ def run_checks(trials, jobs=1):
 
 
 def check_networks(splits):
-    options = {"effort": "fast", "random_state": 0}
+    options: dict[str, Any] = {"effort": "fast", "random_state": 0}
     problems = [train for train, _ in splits]
     pairs = [pairs for pairs in (1, "all") for _ in splits]
     twins = fit_many([TwinNeuralRegressor(pairs=own, **options) for own in pairs], 2 * problems)

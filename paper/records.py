@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from benchmarks.frame import ROOT, lock_folder, write_file
 from twinned._version import __version__
 
+RECORDS = ROOT / "paper" / "results"  # the committed ones
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 # The fields of a record that may differ between two runs of one trial.
 VOLATILE_FIELDS = ("seconds", "host", "versions", "device", "date", "commit")

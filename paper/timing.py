@@ -59,9 +59,8 @@ def run_timing(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
         ]
         predictions = {}
         for name, anchors in _anchors(trial).items():
-            if not plain:
-                model.set_params(anchors=anchors)
-            predictions[name] = [_seconds(model.predict, X_test) for _ in range(n + 1)][1:]
+            timed = model if plain else model.with_strategies(anchors=anchors)
+            predictions[name] = [_seconds(timed.predict, X_test) for _ in range(n + 1)][1:]
         yield trial, {"training": seconds, "prediction": predictions}
 
 

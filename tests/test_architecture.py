@@ -6,6 +6,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,20 @@ def test_every_public_name_exists():
     assert set(twinned.__all__) <= set(dir(twinned))
     with pytest.raises(AttributeError, match="'Twim'"):
         twinned.Twim  # noqa: B018
+
+
+def test_type_checkers_see_every_public_name_in_its_module():
+    import twinned
+
+    source = (
+        inspect.getsource(twinned).partition("if TYPE_CHECKING:\n")[2].partition("\n_MODULES")[0]
+    )
+    names = {}
+    exec(textwrap.dedent(source), names)
+    assert {name: names.get(name) for name in twinned._MODULES} == {
+        name: getattr(twinned, name) for name in twinned._MODULES
+    }
+    assert {*twinned._MODULES, *twinned._SUBMODULES} == names.keys() - {"__builtins__"}
 
 
 def test_no_name_of_a_package_hides_its_module():

@@ -14,11 +14,13 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
     AutoTwinRegressor,
+    LogTargetRegressor,
     NeuralRegressor,
     NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinRegressor,
+    conformal,
     cross_conformal,
     metrics,
 )
@@ -204,7 +206,7 @@ def test_batch_of_all_rows() -> None:
     explained = twin.explain(lazy, n=2, batch="lab 3").compute()
     expected = twin.explain(new, n=2, batch="lab 3")
     assert_array_equal(explained["estimate"], expected["estimate"])
-    with pytest.raises(ValueError, match="one label for all rows"):
+    with pytest.raises(ValueError, match="one value for all rows"):
         twin.predict(lazy, batch=["lab 1"] * 8)
 
 
@@ -216,6 +218,39 @@ def test_columns_are_checked_before_any_work(forest: Any) -> None:
         forest.predict(lazy[["a", "b"]])
     with pytest.raises(ValueError, match="Expected 2D"):
         forest.predict(da.ones(4))
+
+
+@pytest.mark.parametrize("fit", ["fit", "cross_conformal"])
+def test_fits_need_rows_in_memory(fit: str) -> None:
+    """A fit to a Dask frame would lose the names of its columns."""
+    X = table(20)
+    y = target(X)
+    lazy, twin = dd.from_pandas(X, npartitions=2), TwinRegressor(DecisionTreeRegressor())
+    with pytest.raises(TypeError, match=r"lazy .*call \.compute\(\)"):
+        twin.fit(lazy, y) if fit == "fit" else cross_conformal(twin, lazy, y)
+
+
+def test_columns_in_another_order_are_refused(calibrated: Any) -> None:
+    """No method takes the columns of a Dask frame in their order."""
+    X = table(20)
+    y = target(X)
+    lazy = dd.from_pandas(X[X.columns[::-1]], npartitions=2)
+    model = LogTargetRegressor(TwinRegressor(DecisionTreeRegressor())).fit(X, np.exp(y))
+    calls = [
+        model.predict,
+        calibrated.predict_interval,
+        *(getattr(calibrated, name) for name in ("sample", "rank", "applicability")),
+        *(getattr(calibrated, name) for name in ("predict_members", "predict_anchors")),
+        lambda X: calibrated.predict_difference(X, X),
+        lambda X: calibrated.add_anchors(X, y),
+        lambda X: calibrated.predict_cdf(X, y),
+        lambda X: calibrated.log_density(X, y),
+        lambda X: calibrated.probability_better(X, than=0.0),
+        lambda X: conformal(calibrated, X, y),
+    ]
+    for call in calls:
+        with pytest.raises((TypeError, ValueError), match=r"in memory|lazy|in the same order"):
+            call(lazy)
 
 
 def test_model_is_in_the_graph_once(forest: Any) -> None:

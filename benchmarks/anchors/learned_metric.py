@@ -67,13 +67,13 @@ def run_split(dataset, seed):
         }
     ]
     for way, metric in (("euclidean", "euclidean"), ("learned", "learned")):
-        own = twin.set_params(anchors=NearestAnchors(N_ANCHORS, metric=metric))
-        table = own.explain(X_test, n=N_COMPARABLES, metric=metric).query("anchor >= 0")
+        nearest_twin = twin.with_strategies(anchors=NearestAnchors(N_ANCHORS, metric=metric))
+        table = nearest_twin.explain(X_test, n=N_COMPARABLES, metric=metric).query("anchor >= 0")
         gap = np.abs(table["anchor_y"] - y_test[table["query"]]).mean()
-        rows.append({"way": way, "rmse": rmse(own.predict(X_test), y_test), "gap": gap})
+        rows.append({"way": way, "rmse": rmse(nearest_twin.predict(X_test), y_test), "gap": gap})
     for way, weights in (("all", "uniform"), ("process", GPWeights())):
-        own = twin.set_params(anchors="all", weights=weights)
-        rows.append({"way": way, "rmse": rmse(own.predict(X_test), y_test), "gap": np.nan})
+        weighted = twin.with_strategies(anchors="all", weights=weights)
+        rows.append({"way": way, "rmse": rmse(weighted.predict(X_test), y_test), "gap": np.nan})
     return rows
 
 

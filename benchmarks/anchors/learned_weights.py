@@ -68,7 +68,7 @@ def learn_weights(
     Returns
     -------
     FixedWeights
-        To be set with `twin.set_params(weights=…)`; no refit is needed.
+        To be set with `twin.with_strategies(weights=…)`; no refit is needed.
 
     Examples
     --------

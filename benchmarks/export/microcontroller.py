@@ -20,6 +20,7 @@ Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/micr
     python -m benchmarks.export.microcontroller --only-table
 """
 
+import copy
 import tempfile
 import warnings
 from dataclasses import replace
@@ -134,10 +135,21 @@ def choose_members(model, choice, X):
     if choice == "size":
         weights = np.zeros(len(model.member_weights_))
         weights[np.argmin(model._gates)] = 1.0
-        return model.with_members(weights)
+        return with_members(model, weights)
     if choice >= len(model.member_weights_):
         return model
     return thin_members(model, choice, X)
+
+
+def with_members(model, weights):
+    """A copy of the networks with the members of positive weight."""
+    used = np.flatnonzero(weights)
+    other = copy.copy(model)
+    other._parameters = {name: value[used] for name, value in model._parameters.items()}
+    other._gates = model._gates[used]
+    other.member_weights_ = weights[used] / weights[used].sum()
+    other.n_members_ = len(used)
+    return other
 
 
 def thin_members(model, n_members, X):
@@ -154,7 +166,7 @@ def thin_members(model, n_members, X):
     weights = np.zeros(len(predicted))
     # a chosen member that the selection drops still lowers the variance of new rows
     weights[chosen] = 0.5 * greedy_selection(deviations[:, chosen]) + 0.5 / len(chosen)
-    return model.with_members(weights)
+    return with_members(model, weights)
 
 
 def run_variants(kind, choice, model, X, X_test, y_test):

@@ -8,8 +8,25 @@ for numpy.
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
+
+# --- scikit-learn has no types --------------------------------------------------------------------
+
+MYPY = False  # mypy takes it for True
+
+# The constructor of a dataclass takes any argument for mypy where the type of a parent is unknown.
+if MYPY:
+    from twinned._sklearn_types import BaseEstimator as BaseEstimator
+    from twinned._sklearn_types import MetaEstimatorMixin as MetaEstimatorMixin
+    from twinned._sklearn_types import MultiOutputMixin as MultiOutputMixin
+    from twinned._sklearn_types import RegressorMixin as RegressorMixin
+else:
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
+    from sklearn.base import MultiOutputMixin as MultiOutputMixin
+    from sklearn.base import RegressorMixin as RegressorMixin
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 
@@ -17,14 +34,14 @@ import numpy as np
 _CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
 
 
-def num_samples(X):
+def num_samples(X: Any) -> int:
     """The number of rows of a table or array."""
     from sklearn.utils.validation import _num_samples
 
     return int(_num_samples(X))
 
 
-def safe_indexing(X, rows):
+def safe_indexing(X: Any, rows: Any) -> Any:
     """Rows of a table, array or list."""
     from sklearn.utils import _safe_indexing
 
@@ -38,7 +55,7 @@ def is_search(estimator: object) -> bool:
     return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
-def unwrap_search(estimator):
+def unwrap_search(estimator: Any) -> Any:
     """The model that a fitted search such as `GridSearchCV` predicts with.
 
     Every other estimator is returned as it is, and so is a search with its own `predict`.
@@ -51,30 +68,30 @@ def unwrap_search(estimator):
     return estimator
 
 
-def set_folds(search, cv):
+def set_folds(search: Any, cv: Any) -> None:
     """Set `cv` of a fitted search, and drop the folds that it was fitted with."""
     search.set_params(cv=cv)
     vars(search).pop("_checked_cv_orig", None)
 
 
-def boosting_trees(estimator):
+def boosting_trees(estimator: Any) -> Any:
     """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
     nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
     return nodes, estimator._baseline_prediction
 
 
-def boosting_bitsets(estimator):
+def boosting_bitsets(estimator: Any) -> Any:
     """Of each tree of a `HistGradientBoostingRegressor`, (split, 8): categories that go left."""
     return [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration]
 
 
-def boosting_encoder(estimator):
+def boosting_encoder(estimator: Any) -> Any:
     """The fitted encoder of the categories of a `HistGradientBoostingRegressor`, or None."""
     preprocessor = estimator._preprocessor
     return preprocessor and preprocessor.named_transformers_["encoder"]
 
 
-def set_boosting_categories(estimator, table):
+def set_boosting_categories(estimator: Any, table: Any) -> Any:
     """Fit the encoder of a `HistGradientBoostingRegressor` to a table with all categories.
 
     `table` is None without categorical features. Returns (feature of the trees,): whether it is
@@ -97,26 +114,26 @@ def set_boosting_categories(estimator, table):
     return categorical
 
 
-def set_boosting_trees(estimator, predictors, baseline):
+def set_boosting_trees(estimator: Any, predictors: Any, baseline: Any) -> None:
     """Give a `HistGradientBoostingRegressor` its trees and the value that it starts from."""
     estimator._predictors = [[predictor] for predictor in predictors]
     estimator._baseline_prediction = baseline
     set_boosting_loss(estimator)
 
 
-def set_boosting_loss(estimator):
+def set_boosting_loss(estimator: Any) -> None:
     """Set the loss of a gradient boosting regressor by its parameters."""
     estimator.n_trees_per_iteration_ = 1
     estimator._loss = estimator._get_loss(sample_weight=None)
 
 
-def validate_parameters(estimator):
+def validate_parameters(estimator: Any) -> None:
     """Raise where scikit-learn's own validation refuses a parameter."""
     if hasattr(estimator, "_parameter_constraints"):
         estimator._validate_params()
 
 
-def portable_parameters(estimator):
+def portable_parameters(estimator: Any) -> dict[str, Any]:
     """The parameters of an estimator or splitter, without defaults that are new in some version."""
     values = vars(estimator)
     return {
@@ -126,7 +143,7 @@ def portable_parameters(estimator):
     }
 
 
-def boosting_categories(estimator):
+def boosting_categories(estimator: Any) -> Any:
     """How a fitted `HistGradientBoostingRegressor` splits by categories.
 
     Returns (feature of the trees,) columns of X, as the trees see categorical features first; the
@@ -157,7 +174,7 @@ def is_remote_backend() -> bool:
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
 
 
-def make_cpu_client():
+def make_cpu_client() -> Any:
     """A new CPU client of XLA; its programs have finished when the call returns."""
     from jax._src.lib import xla_client
 
@@ -174,7 +191,7 @@ def jax_is_initialized() -> bool:
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 
-def set_booster(estimator, booster):
+def set_booster(estimator: Any, booster: Any) -> None:
     """Give a fitted `LGBMRegressor` another booster."""
     estimator._Booster = booster
 
@@ -182,7 +199,7 @@ def set_booster(estimator, booster):
 # --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
 
 
-def extend_cache_stamp(dispatcher, stamp):
+def extend_cache_stamp(dispatcher: Any, stamp: Any) -> None:
     """Extend the stamp by which numba's cache detects stale code, which is that of one file."""
     cache_file = dispatcher._cache._cache_file
     cache_file._source_stamp = (cache_file._source_stamp, stamp)
@@ -201,6 +218,14 @@ def usage_error_type() -> type[Exception]:
 # --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
 
 
-def has_request_in_progress(protocol):
+def has_request_in_progress(protocol: Any) -> bool:
     """Whether uvicorn's protocol has read the head of a request that has no response yet."""
     return protocol.cycle is not None and not protocol.cycle.response_complete
+
+
+# --- Dask 2025.5 to 2026.8 ------------------------------------------------------------------------
+
+
+def dask_meta(frame):
+    """An empty pandas DataFrame with the columns and types of a Dask DataFrame."""
+    return frame._meta

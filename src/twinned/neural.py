@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 import joblib
 from joblib import Parallel, delayed, effective_n_jobs
@@ -24,7 +26,7 @@ __all__ = ["NeuralRegressor", "NeuralTraining", "TwinNeuralRegressor", "fit_many
 _PARTS = ("X", "y", "sample_weight", "X_val", "y_val", "y_lower", "y_upper")  # of a problem
 
 
-def fit_many(estimator, problems):
+def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Fit one estimator to many training sets at once.
 
     With `joblib.parallel_config(backend="dask")`, the problems are spread over the cluster: as many
@@ -68,7 +70,7 @@ def fit_many(estimator, problems):
 
 
 @one_thread_if_remote()
-def _fit_together(pairs):
+def _fit_together(pairs: list[tuple[Any, tuple[Any, ...]]]) -> list[Any]:
     """Fit clones of the estimators to their problems, by as few compiled programs as possible.
 
     Equal data are prepared by one process, which learns their relevance once.
@@ -86,7 +88,7 @@ def _fit_together(pairs):
     return list(models)
 
 
-def _build(pairs):
+def _build(pairs: list[tuple[Any, tuple[Any, ...]]]) -> list[tuple[Any, Any]]:
     """Return clones of the estimators, which now know their features, and their problems."""
     learn, built = MetricCache(), []
     for estimator, problem in pairs:

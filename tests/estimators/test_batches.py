@@ -274,7 +274,7 @@ def test_explanations_of_functions_add_up(functions):
 
 
 def test_draws_of_a_batch_have_its_errors_in_common(functions):
-    X = np.random.RandomState(5).uniform(-0.05, 0.05, (3, 3)) + [0.8, 0.8, 0.0]
+    X = np.array([0.8, 0.8, 0.0]) + np.random.RandomState(5).uniform(-0.05, 0.05, (3, 3))
     rows = np.concatenate([X, X])
     batch = ["new"] * 3 + ["other"] * 3
     with pytest.warns(UnknownBatchWarning):

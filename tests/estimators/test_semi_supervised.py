@@ -1,5 +1,9 @@
 """Semi-supervised twins, compared with a slow version of algorithm 1."""
 
+from functools import partial
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +15,19 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
-from twinned import SemiSupervisedTwinRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    NeuralTraining,
+    SemiSupervisedTwinRegressor,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.datasets import make_tf
 from twinned.estimators.semi_supervised import draw_unlabelled_loops
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
+from twinned.models.neural.fitting import training_config
+from twinned.models.neural.network import fold_in, integers, pad_to
+from twinned.models.neural.training import MemberTask
+from twinned.models.neural.training_run import stack_problems
 
 X, y = (part.to_numpy() for part in make_tf(50, random_state=0))
 KNOWN = y.copy()
@@ -148,8 +161,10 @@ def test_refits_use_the_parameters_found_by_a_search():
     assert semi.twin_.estimator_.max_depth == first
 
 
-def test_saving(tmp_path):
-    semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0).fit(X, KNOWN)
+@pytest.mark.parametrize("kind", ["tree", "networks"])
+def test_saving(tmp_path, kind):
+    twin = tree() if kind == "tree" else networks()
+    semi = SemiSupervisedTwinRegressor(twin, n_loops=30, random_state=0).fit(X, KNOWN)
     twinned.save(semi, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
     np.testing.assert_array_equal(loaded.predict(X), semi.predict(X))
@@ -162,7 +177,7 @@ def test_saving(tmp_path):
         ({"n_loops": 0}, "n_loops"),
         ({"n_rounds": 0}, "n_rounds must be"),
         ({"symmetric": "yes"}, "symmetric must be"),
-        ({"twin": TwinNeuralRegressor()}, "twin must be a TwinRegressor, not TwinNeural"),
+        ({"twin": Ridge()}, "twin must be a TwinRegressor or a neural twin, not Ridge"),
     ],
 )
 def test_invalid_parameters_raise(changes, message):
@@ -177,6 +192,85 @@ def test_fewer_than_two_labelled_rows_raise():
 
 @parametrize_with_checks([SemiSupervisedTwinRegressor(tree(memory_limit="2MB"), n_loops=5)])
 def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+def networks(**changes):
+    """Small networks without dropout, of a single setting."""
+    training = {"max_steps": 40, "n_folds": 2, "learning_rate": 0.02, "dropout": 0.0}
+    training |= changes.pop("training", {})
+    options = {"n_members": 1, "training": NeuralTraining(**training), "random_state": 0}
+    return TwinNeuralRegressor((8,), **{**options, **changes})
+
+
+def test_loss_of_networks_is_of_labelled_and_pseudo_labelled_pairs():
+    """The loss is that of the labelled pairs and, by their numbers, of the drawn other pairs."""
+    twin = networks()
+    problem, ensemble = twin.fit_pairs(X[LABELLED], y[LABELLED])
+    rows = twin.validate_queries(X[WITHOUT]).encode()
+    first, second = rows.take(np.arange(9)), rows.take(np.arange(9, 18))
+    labels = np.linspace(-1.0, 1.0, 9)[:, None]
+    extended = problem.with_pseudo_labels([(first, second)], [labels])
+    config = training_config([problem], [member.setting for member in ensemble.members])
+    tasks = []
+    for own in (problem, extended):
+        arrays = stack_problems([own], [list(ensemble.members)], config.shape.n_features)
+        tasks.append(MemberTask(config, *arrays))
+    pick = partial(jax.tree.map, lambda values: jnp.asarray(values)[0])
+    without, with_labels = (
+        MemberTask(config, pick(t.problem), pick(pick(t.member))) for t in tasks
+    )
+    parameters = {name: values[0] for name, values in ensemble.networks.parameters.items()}
+    key = fold_in(jnp.uint32(3), 1)
+    drawn = np.asarray(integers(fold_in(key, 6), jnp.int32(9), config.batch_points))
+    scale, halves = with_labels.member.feature_scale, with_labels.network(parameters).first_layer
+    errors = []
+    for pair in drawn:  # one pair at a time
+        a, b = (halves(pad_to(side.features[[pair]], 1, 4) * scale) for side in (first, second))
+        predicted = with_labels.network(parameters).differences(a, b)
+        errors.append(float(predicted[0, 0]) - float(labels[pair, 0] / problem.scale.y_spread[0]))
+    expected = without.loss(parameters, key) + 9 / 20**2 * np.mean(np.square(errors))
+    np.testing.assert_allclose(with_labels.loss(parameters, key), expected, rtol=1e-5)
+
+
+def test_networks_learn_the_pseudo_labels():
+    """With the true differences as pseudo-labels, the error of the unlabelled rows decreases."""
+    twin = networks(training={"max_steps": 400})
+    training = twin.fit_pairs(X[LABELLED], y[LABELLED])
+    before = twin.score(X[WITHOUT], y[WITHOUT])
+    rows, anchors = twin.validate_queries(X[WITHOUT]).encode(), twin.fitted_.anchors.rows
+    i, j = np.repeat(np.arange(30), 20), np.tile(np.arange(20), 30)
+    labels = (y[WITHOUT][i] - y[LABELLED][j])[:, None]
+    twin.refit_with(training, [(rows.take(i), anchors.take(j))], [labels])
+    assert 1.0 - twin.score(X[WITHOUT], y[WITHOUT]) < 0.5 * (1.0 - before)
+
+
+def test_networks_keep_their_settings_and_out_of_fold_predictions():
+    semi = SemiSupervisedTwinRegressor(networks(), n_loops=30, random_state=0).fit(X, KNOWN)
+    first = networks().fit(X[LABELLED], y[LABELLED])
+    out_of_fold = semi.twin_.out_of_fold_prediction_
+    np.testing.assert_array_equal(out_of_fold, first.out_of_fold_prediction_)
+    assert not np.array_equal(semi.predict(X), first.predict(X))
+    assert semi.twin_.n_pairs_ == 400 + 90
+    again = SemiSupervisedTwinRegressor(networks(), n_loops=30, random_state=0).fit(X, KNOWN)
+    np.testing.assert_array_equal(semi.predict(X), again.predict(X))
+
+
+def test_the_memory_limit_bounds_the_loops_of_networks():
+    semi = SemiSupervisedTwinRegressor(networks(memory_limit="3KB"), random_state=0)
+    bytes_per_pair = 12 * (2 * 2 + 1)
+    n_loops = 3_000 // bytes_per_pair // 3
+    assert semi.fit(X, KNOWN).twin_.n_pairs_ == 400 + 3 * n_loops
+    with pytest.raises(MemoryLimitError, match=rf"\({n_loops} loops do\)"):
+        semi.set_params(n_loops=n_loops + 1).fit(X, KNOWN)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([SemiSupervisedTwinRegressor(networks(), n_loops=5)])
+def test_sklearn_check_of_networks(estimator, check):
     check(estimator)
 
 

@@ -296,7 +296,7 @@ def test_methods_of_one_target_name_the_way_out(model, rows):
             method(model, new_X)
     with pytest.raises(ValueError, match="has 2 targets"):
         model.select_members(["ridge"])
-    with pytest.raises(ValueError, match=r"y has the shape \(20,\), but the model 2 targets"):
+    with pytest.raises(ValueError, match=r"y has the shape \(20,\), not \(20, 2\)"):
         model.predict_cdf(new_X, rows[3][:, 0])
     with pytest.raises(ValueError, match="has 2 targets"):
         LogTargetRegressor.around(model).predict(new_X)

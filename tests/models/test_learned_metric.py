@@ -18,7 +18,6 @@ from twinned.models import learned_metric
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import uses_learned_metric
-from twinned.rows.neighbors import LearnedMetric
 
 UNITS = np.array([1.0, 1000.0, 0.01])
 
@@ -37,8 +36,7 @@ def no_learning(monkeypatch):
     def fail(*arguments, **options):
         raise AssertionError("a metric was learned")
 
-    monkeypatch.setattr("twinned.fitted.twin.learn_metric", fail)
-    monkeypatch.setattr("twinned.estimators.twin.learn_metric", fail)
+    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", fail)
 
 
 def by_hand(X, length_scales):
@@ -140,7 +138,7 @@ def test_nearest_pairs_use_the_learned_metric(data):
     )
     np.testing.assert_array_equal(pairs, expected)
     twin = TwinRegressor(Ridge(), pairs=NearestPairs(4, metric="learned")).fit(X, y)
-    np.testing.assert_array_equal(LearnedMetric(*twin._learned_metric).scale, metric.scale)
+    np.testing.assert_array_equal(twin.fitted_.anchors.metric.scale, metric.scale)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +232,7 @@ def test_save_and_load(options, data, tmp_path):
 def test_gp_weights_are_inverse_variances_given_one_anchor(data):
     X, y = data
     twin = TwinRegressor(DecisionTreeRegressor(), weights=GPWeights()).fit(X[:50], y[:50])
-    metric = LearnedMetric(*twin._learned_metric)
+    metric = twin.fitted_.anchors.metric
     scaled = X / metric.length_scales
     root = np.sqrt(5) * np.linalg.norm(scaled[50:, None] - scaled[None, :50], axis=2)
     k = (1 + root + root**2 / 3) * np.exp(-root)
@@ -253,7 +251,7 @@ def test_gp_weights_are_inverse_variances_given_one_anchor(data):
 def test_gp_weights_with_nearest_anchors_of_another_metric(data):
     X, y = data
     twin = TwinRegressor(Ridge(), anchors=NearestAnchors(5), weights=GPWeights()).fit(X, y)
-    metric = LearnedMetric(*twin._learned_metric)
+    metric = twin.fitted_.anchors.metric
     queries = X[:6] + 0.01 * UNITS
     table = twin.explain(queries, n=5)
     gaps = (queries[table["query"]] - X[table["anchor"]]) / metric.length_scales

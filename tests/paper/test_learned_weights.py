@@ -33,7 +33,7 @@ def test_predictions_use_the_learned_weights():
     twin = fitted()
     learned = learn_weights(twin, X[30:50], y[30:50])
     _, estimates = twin.predict_anchors(X[50:])
-    weighted = twin.set_params(weights=learned).predict(X[50:])
+    weighted = twin.with_strategies(weights=learned).predict(X[50:])
     np.testing.assert_allclose(weighted, np.average(estimates, axis=1, weights=learned.weights))
 
 
@@ -43,7 +43,7 @@ def test_a_wrong_label_gets_less_weight_and_the_error_falls(by):
     plain = np.mean((twin.predict(X[51:]) - y[51:]) ** 2)
     learned = learn_weights(twin, X[30:50], y[30:50], by=by)
     assert learned.weights[-1] < 0.2 * np.median(learned.weights)
-    assert np.mean((twin.set_params(weights=learned).predict(X[51:]) - y[51:]) ** 2) < plain
+    assert np.mean((twin.with_strategies(weights=learned).predict(X[51:]) - y[51:]) ** 2) < plain
 
 
 def test_least_squares_minimizes_its_loss(rng):
@@ -74,7 +74,7 @@ def test_anchors_without_errors_have_equal_weights():
 
 def test_more_anchors_than_weights_raise():
     twin = fitted()
-    twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
+    twin = twin.with_strategies(weights=learn_weights(twin, X[30:50], y[30:50]))
     with pytest.raises(ValueError, match="weights belong to the fit that they were learned for"):
         twin.add_anchors(X[50:52], y[50:52]).predict(X[:2])
     with pytest.raises(ValueError, match=r"30,.* for 15 anchors"):

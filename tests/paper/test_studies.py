@@ -6,6 +6,7 @@ import time
 import pytest
 
 from paper.experiments import STUDIES
+from paper.loop_relabelling import searched_on_splits
 from paper.networks import QUICK_STEPS, make_estimator
 from paper.records import ON_PROCESSOR, Records, reproducible_part
 from paper.studies import batches, list_trials, run_study
@@ -115,7 +116,12 @@ def test_the_first_trials_of_all_splits_come_first():
     trials = list_trials(STUDIES["semi-supervised-forests"], "as_published", ["BC", "TF"], [1, 2])
     places = [(len(t.settings["loop_weights"]), t.dataset, t.split) for t in trials]
     few = [(5, key, split) for key in ("BC", "TF") for split in (1, 2)]
-    assert places == few + [(6, *own[1:]) for own in few]
+    both = few + [(6, *own[1:]) for own in few]
+    assert places == both * 2  # with the settings of each split, and of split 0 alone
+    settings = [searched_on_splits()[t.dataset, t.split] for t in trials]
+    assert [t.settings["forest"] == own for t, own in zip(trials, settings, strict=True)] == (
+        [True] * 8 + [False] * 8
+    )
 
 
 def test_an_unknown_variant_is_an_error(tmp_path):

@@ -38,6 +38,9 @@ ESTIMATORS = {
     "nearest": TwinRegressor(TREES, **NEAREST),
     "default": TwinRegressor(random_state=0),
     "semi": SemiSupervisedTwinRegressor(TwinRegressor(TREES), random_state=0),
+    "semi neural": SemiSupervisedTwinRegressor(
+        TwinNeuralRegressor((4,), **SMALL), n_loops=20, random_state=0
+    ),
     "blend": BLEND,
     "neural twin": TwinNeuralRegressor((4,), **SMALL),
     "networks": NeuralRegressor((4,), **SMALL),
@@ -100,6 +103,9 @@ def fit(name, condition):
         arguments = {"groups": np.arange(N) // 4}
     elif condition == "pipeline":
         estimator = make_pipeline(StandardScaler(), estimator)
+    if name.startswith("semi"):
+        y = y.copy()
+        y[::6] = np.nan  # unlabelled rows
     if name == "crossed":
         model = cross_conformal(estimator, X, y, cv=3, random_state=0, **arguments)
     elif name == "conformal":

@@ -330,6 +330,76 @@ def test_bad_weights(data, seed):
     check_raises(lambda: TwinRegressor(Ridge()).fit(X, y, sample_weight=square), "12, 12")
 
 
+# --- text in place of numbers ---------------------------------------------------------------------
+
+
+@cache
+def calibrated_twin():
+    return twinned.cross_conformal(TwinRegressor(Ridge()), *table(0, n=30), cv=2, random_state=0)
+
+
+X12, Y12 = table(0)
+TEXTS = ["abc"] * 12
+LIST = [["abc", 1.0, 2.0]] * 12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TwinRegressor(Ridge()).fit(LIST, Y12), "Column 0 .*row 0 holds 'abc'"),
+        (lambda: fitted_twin().predict(LIST), "Column 0 .*row 0 holds 'abc'"),
+        (lambda: fitted_twin().predict(np.array(LIST)), "Column 0 .*row 0 holds 'abc'"),
+        (lambda: twinned.AutoTwinRegressor().fit(LIST, Y12), "Column 0 .*row 0 holds 'abc'"),
+        (lambda: TwinRegressor(Ridge()).fit(X12, Y12, TEXTS), "sample_weight.*'abc'"),
+        (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_std=TEXTS), "y_std.*'abc'"),
+        (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_std="high"), "y_std.*'high'"),
+        (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_lower=TEXTS), "y_lower.*'abc'"),
+        (lambda: twinned.LogTargetRegressor(Ridge()).fit(X12, TEXTS), "y must.*'abc'"),
+        (lambda: calibrated_twin().predict_quantiles(X12, ["abc"]), "quantiles.*'abc'"),
+        (lambda: calibrated_twin().predict_quantiles(X12, "abc"), "quantiles.*'abc'"),
+        (lambda: calibrated_twin().predict_interval(X12, "abc"), "confidence.*'abc'"),
+        (lambda: calibrated_twin().predict_cdf(X12, "abc"), "y must.*'abc'"),
+        (lambda: calibrated_twin().log_density(X12, TEXTS), "y must.*'abc'"),
+        (lambda: calibrated_twin().probability_better(X12, than="abc"), "than.*'abc'"),
+        (lambda: twinned.solve(fitted_twin(), "abc"), "target.*'abc'"),
+        (lambda: twinned.solve(fitted_twin(), 0.0, bounds={"x0": "abc"}), "bounds of 'x0'.*'abc'"),
+        (lambda: twinned.solve(fitted_twin(), 0.0, bounds={"x0": ("a", 1)}), "bounds of 'x0'.*'a'"),
+        (lambda: twinned.solve(fitted_twin(), 0.0, bounds="abc"), "bounds names 'a'"),
+        (lambda: twinned.solve(fitted_twin(), 0.0, near=["abc", 1, 2]), "Column 0 .*'abc'"),
+        (lambda: twinned.query(fitted_twin(), X12, "abc"), "n must.*'abc'"),
+        (
+            lambda: twinned.cross_conformal(TwinRegressor(Ridge()), X12, Y12, batch=["a", "b"]),
+            "batch must be .* 12 rows",
+        ),
+        (lambda: fitted_neural(NeuralRegressor).predict(LIST), "Column 0 .*row 0 holds 'abc'"),
+    ],
+)
+def test_text_in_place_of_numbers(call, message):
+    check_raises(call, message)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "arguments"),
+    [
+        (TwinNeuralRegressor(), ["groups"]),
+        (NeuralRegressor(), ["groups", "batch", "y_std"]),
+        (twinned.SemiSupervisedTwinRegressor(), ["groups", "batch", "X_val", "y_lower"]),
+        (twinned.AutoTwinRegressor(), ["X_val", "y_val"]),
+        (twinned.InverseTwinRegressor(), ["groups", "batch", "X_val", "sample_weight"]),
+        (twinned.LogTargetRegressor(TwinNeuralRegressor()), ["groups"]),
+    ],
+)
+def test_arguments_that_a_fit_does_not_have(estimator, arguments):
+    for name in arguments:
+        message = f"no argument '{name}'; (use .*Regressor, or )?leave it out"
+        values = np.ones((12, 3)) if name == "X_val" else np.arange(12) % 2
+        check_raises(lambda n=name, v=values: estimator.fit(X12, np.exp(Y12), **{n: v}), message)
+    check_raises(
+        lambda: twinned.cross_conformal(Ridge(), X12, Y12, batch=["a", "b"] * 6),
+        "Ridge has no argument 'batch'; use TwinRegressor",
+    )
+
+
 # --- faults of parameters -------------------------------------------------------------------------
 
 not_a_count = st.sampled_from([0, -1, -7, 1.5, 2.0, True, "3", None, [1], np.nan, {}, object()])

@@ -36,10 +36,6 @@ BATCH = np.array(list(OFFSETS))[np.arange(N) % 3]
 ridge_twin = TwinRegressor(Ridge())
 
 
-def today_fails(reason):
-    return pytest.mark.xfail(reason=reason, strict=True)
-
-
 @cache
 def rows(level=0.0):
     """Features, values without offsets, and values with those of their batches."""
@@ -146,9 +142,6 @@ def test_fit_of_several_targets_after_a_fit_with_batches():
         model.batch_offsets_  # noqa: B018
 
 
-@today_fails(
-    "the name of the column of batches is not stored; a note says that there is no `batch`"
-)
 def test_command_that_predicts_with_a_model_of_batches_from_python():
     """`twinned predict` finds the column of batches by the name that it had in the fit."""
     X, _, shifted = rows()
@@ -159,7 +152,6 @@ def test_command_that_predicts_with_a_model_of_batches_from_python():
     )
 
 
-@today_fails("the label 1.0 of a table is stored as '1', and read as '1.0'")
 def test_command_that_predicts_with_numbers_of_batches():
     """Batches that are numbers have the same labels in Python and in a table."""
     X, _, shifted = rows()
@@ -179,13 +171,7 @@ def test_solve_with_a_calibrated_model_in_a_batch():
     np.testing.assert_allclose(predicted, -1.0, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "transformed",
-        pytest.param("pipeline", marks=today_fails("fits of a pipeline take no batch")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["transformed", "pipeline"])
 def test_calibration_of_a_wrapped_twin_with_batches(kind):
     """`cross_conformal` of a transformed target, or of a pipeline, whose rows have batches."""
     X, _, shifted = rows(level=20.0)
@@ -231,7 +217,6 @@ def test_interval_of_the_value_after_measuring_applicability():
     assert (value < widths(twin.predict_interval(X[:6]))).all()
 
 
-@today_fails("the calibration is made again, with width='learned'")
 def test_constant_width_after_measuring_applicability():
     """Intervals of constant width have one after `measure_applicability`, too."""
     X, y, _ = rows()
@@ -249,7 +234,6 @@ def test_joint_intervals_check_their_arguments(wrong):
         model.predict_interval(X[:3], joint=True, **wrong)
 
 
-@today_fails("scores that are tied are interpolated between ranks")
 def test_coverage_where_scores_are_tied():
     """Split-conformal intervals cover as often as they say, also where scores are equal."""
     rng, covered, n = np.random.RandomState(0), [], 100
@@ -318,7 +302,6 @@ def test_transformed_target_of_a_dask_frame():
         np.testing.assert_allclose(result.compute(), method(table))
 
 
-@today_fails("all values are used for each partition")
 def test_y_std_of_a_dask_frame():
     """`y_std` of each row is refused for a Dask frame, whose partitions do not know their rows."""
     dd = pytest.importorskip("dask.dataframe")

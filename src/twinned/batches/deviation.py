@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ _BETWEEN = np.exp(np.linspace(-14.0, 14.0, 281))  # variances that are compared
 _LEAST_GAIN = 3.0  # of the likelihood, by the three parameters of deviations that are functions
 
 
-class Deviation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Deviation:
     """The covariance of the deviations of rows of the same batch.
 
     It is that of a constant, of a linear function of the scaled features, and of a smooth one
@@ -85,7 +86,7 @@ def fit_deviation(
     centered = residual - means[codes]
     unit = float(np.sqrt(np.mean(centered[chosen] ** 2))) if len(chosen) else 0.0
     if unit <= 1e-12 * (np.abs(residual).max() + 1e-280):
-        return start._replace(slope=0.0, smooth=0.0, noise=1e-24 * float(np.mean(residual**2)))
+        return replace(start, slope=0.0, smooth=0.0, noise=1e-24 * float(np.mean(residual**2)))
     parts = features[chosen], centered[chosen] / unit, codes[chosen], weight[chosen]
     likelihood = _Likelihood(*parts)
     free = np.array([not start.is_constant] * 3 + [True])
@@ -105,8 +106,8 @@ def fit_deviation(
     slope, smooth, stretch, noise = best * [unit**2, unit**2, 1.0, unit**2]
     if start.is_constant:
         slope, smooth = 0.0, 0.0
-    return start._replace(
-        slope=float(slope), smooth=float(smooth), stretch=float(stretch), noise=float(noise)
+    return replace(
+        start, slope=float(slope), smooth=float(smooth), stretch=float(stretch), noise=float(noise)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,8 @@ _CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation th
 _COMMON_ROWS = (2.0, 4.0, 8.0, 16.0, 32.0)
 
 
-class _Solution(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Solution:
     """The equations of a batch, solved for a constant of a normal distribution."""
 
     rows: Indices  # of the known ones
@@ -88,12 +89,12 @@ class BatchEffects:
             shrinks=shrinks,
             kind=kind,
         )
-        constant = start._replace(slope=0.0, smooth=0.0)
+        constant = replace(start, slope=0.0, smooth=0.0)
         kinds = {"offset": [constant], "function": [start], "auto": [constant, start]}[kind]
         results = []
         for candidate in kinds:
             if candidate is start:
-                candidate = start._replace(slope=1.0, smooth=1.0)
+                candidate = replace(start, slope=1.0, smooth=1.0)
             results.append(known._fit(candidate))
         result = results[0]
         if len(results) == 2:
@@ -119,8 +120,8 @@ class BatchEffects:
             # deviations of new ones are larger
             n_batches = max(2, len(np.unique(self.codes[weight > 0])))
             factor = (n_batches + 1) / (n_batches - 1)
-            deviation = deviation._replace(
-                slope=deviation.slope * factor, smooth=deviation.smooth * factor
+            deviation = replace(
+                deviation, slope=deviation.slope * factor, smooth=deviation.smooth * factor
             )
             self = replace(self, deviation=deviation, weight=weight).with_between()
             if not np.isinf(self.common_rows):
@@ -140,7 +141,7 @@ class BatchEffects:
         variance = np.array([solution.variance for solution in solutions])
         between = variance_between(means, variance)
         center = float(np.average(means, weights=1.0 / (between + variance + 1e-300)))
-        return replace(self, deviation=self.deviation._replace(between=between), center=center)
+        return replace(self, deviation=replace(self.deviation, between=between), center=center)
 
     def _held_out(self) -> tuple[Floats, Floats, Indices]:
         """(row,): errors and variances of residuals by the others of their batch, and the rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,8 @@ _MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
 _STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
 
 
-class JointProcess(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class JointProcess:
     """The covariance of a common function, in length scales of the deviations, and of these."""
 
     deviation: Deviation
@@ -168,7 +169,8 @@ def fit_joint(
     return JointProcess(deviation, float(amplitude * unit**2), has_free_constants)
 
 
-class _Likelihood(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
     X: Floats  # (row, feature), standardized
     y: Floats
     codes: Indices

@@ -155,7 +155,9 @@ class BlendChecks:
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
         self.recommendation, self.twin = choose_model(self.blend, self.transform)
-        self.out_of_fold = _in_units_of_target(self.twin.out_of_fold(), self.transform)
+        self.out_of_fold: pd.DataFrame = _in_units_of_target(
+            self.twin.out_of_fold(), self.transform
+        )
 
     def run(self) -> Self:
         """Run the checks."""

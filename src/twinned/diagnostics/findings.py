@@ -11,7 +11,7 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -258,13 +258,13 @@ def list_names(names: list[str]) -> str:
 class _RidgeAndNeighbors(RegressorMixin, BaseEstimator):
     """Ridge regression with the residuals of the nearest rows."""
 
-    def fit(self, X, y):
+    def fit(self, X: Floats, y: Floats) -> Self:
         self.ridge_ = Ridge(_PENALTY * len(y)).fit(X, y)
         self.nearest_ = KNeighborsRegressor(min(_N_NEIGHBORS, len(y)), weights="distance")
         self.nearest_.fit(X, y - self.ridge_.predict(X))
         return self
 
-    def predict(self, X):
+    def predict(self, X: Floats) -> Floats:
         return self.ridge_.predict(X) + self.nearest_.predict(X)
 
 

@@ -94,7 +94,7 @@ class CrossValidation:
 
 
 def cross_validate_twin(
-    X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: int = 0
+    X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: Any = 0
 ) -> CrossValidation:
     """Draw five folds for the cross-validation of a twin; None is `TwinRegressor()`."""
     values = check_diagnosable(y, count_rows(X))
@@ -123,7 +123,7 @@ def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstim
 # --- curves of the error --------------------------------------------------------------------------
 
 
-def anchor_curve(X, y, twin=None, *, cross_validation=None):
+def anchor_curve(X: Any, y: Any, twin: Any = None, *, cross_validation: Any = None) -> CheckResult:
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
     Parameters
@@ -166,7 +166,9 @@ def _errors(cv: CrossValidation, rows: list[Indices], predictions: Sequence[Any]
     return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
 
 
-def multiplier_check(X, y, twin=None, *, cross_validation=None):
+def multiplier_check(
+    X: Any, y: Any, twin: Any = None, *, cross_validation: Any = None
+) -> CheckResult:
     """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
     Where the error grows with the number of pairs, twinning does not suit the data. See
@@ -208,7 +210,14 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
     return with_partners
 
 
-def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
+def learning_curve(
+    X: Any,
+    y: Any,
+    twin: Any = None,
+    *,
+    cross_validation: Any = None,
+    seconds: float = np.inf,
+) -> CheckResult:
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
     The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
-from twinned.displays.intervals import GUIDE, check_one_target, make_axes, merge
+from twinned.displays.intervals import GUIDE, Options, check_one_target, make_axes, merge
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.fitted.explanation import COLUMNS, OTHERS, name_case
 from twinned.rows.formatting import format_number, format_significant, shorten
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.container import ErrorbarContainer
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
 
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
 _MAX_LABEL, _MAX_TITLE = 24, 60  # characters
@@ -62,16 +74,40 @@ class ComparablesDisplay:
     5
     """
 
-    def __init__(self, *, comparables, y_pred=None, interval=None, target="y"):
+    ax_: Axes
+    figure_: Figure | SubFigure
+    known_: PathCollection
+    estimates_: PathCollection
+    line_: Line2D | None
+
+    def __init__(
+        self,
+        *,
+        comparables: pd.DataFrame,
+        y_pred: float | None = None,
+        interval: ArrayLike | None = None,
+        target: str = "y",
+    ) -> None:
         self.comparables = comparables
         self.y_pred = y_pred
         self.target = target
-        self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
+        self.interval: Floats | None = (
+            None if interval is None else np.asarray(interval, dtype=np.float64)
+        )
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, query=0, n=5, adjustments=True, confidence=0.9, target="y", **options
-    ):
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        query: int = 0,
+        n: int = 5,
+        adjustments: bool = True,
+        confidence: float = 0.9,
+        target: str = "y",
+        **options: Any,
+    ) -> Self:
         """Explain the prediction of one row, and draw it.
 
         Parameters
@@ -111,8 +147,15 @@ class ComparablesDisplay:
 
     @classmethod
     def from_predictions(
-        cls, comparables, y_pred=None, *, query=None, interval=None, target="y", **options
-    ):
+        cls,
+        comparables: pd.DataFrame,
+        y_pred: float | None = None,
+        *,
+        query: Hashable = None,
+        interval: ArrayLike | None = None,
+        target: str = "y",
+        **options: Any,
+    ) -> Self:
         """Draw the rows of one query in the table of `explain`.
 
         Parameters
@@ -142,8 +185,14 @@ class ComparablesDisplay:
         return display.plot(**options)
 
     def plot(
-        self, ax=None, *, max_features=3, scatter_kwargs=None, arrow_kwargs=None, line_kwargs=None
-    ):
+        self,
+        ax: Axes | None = None,
+        *,
+        max_features: int = 3,
+        scatter_kwargs: Options = None,
+        arrow_kwargs: Options = None,
+        line_kwargs: Options = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -187,7 +236,7 @@ class ComparablesDisplay:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         return self
 
-    def _draw_prediction(self, ax, line_kwargs):
+    def _draw_prediction(self, ax: Axes, line_kwargs: Options) -> None:
         self.line_ = None
         if self.interval is not None:
             ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
@@ -196,7 +245,7 @@ class ComparablesDisplay:
             style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
             self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
 
-    def _write_adjustments(self, ax, max_features):
+    def _write_adjustments(self, ax: Axes, max_features: int) -> None:
         table = self.comparables
         features = [name for name in table.columns if name not in (*COLUMNS, "label", "output")]
         middles = table[["anchor_y", "estimate"]].to_numpy().mean(axis=1)
@@ -265,13 +314,27 @@ class AnchorCurveDisplay:
     [1, 2, 4, 8, 16, 32, 48]
     """
 
-    def __init__(self, *, n_anchors, rmse, standard_error):
+    ax_: Axes
+    figure_: Figure | SubFigure
+    errorbar_: ErrorbarContainer
+
+    def __init__(
+        self, *, n_anchors: Sequence[int], rmse: Sequence[float], standard_error: Sequence[float]
+    ) -> None:
         self.n_anchors = n_anchors
         self.rmse = rmse
         self.standard_error = standard_error
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, random_state=None, **options):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+        **options: Any,
+    ) -> Self:
         """Cross-validate a twin, and draw the mean error over five folds.
 
         Parameters
@@ -293,7 +356,7 @@ class AnchorCurveDisplay:
             The standard errors are those over folds.
         """
         if not isinstance(estimator, BaseTwin):
-            raise TypeError(f"estimator must be a twin, not {estimator!r}.")
+            raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
         folds = cross_validate_twin(X, y, estimator, random_state=random_state)
         numbers = anchor_curve(X, y, cross_validation=folds).numbers
         display = cls(
@@ -303,7 +366,7 @@ class AnchorCurveDisplay:
         )
         return display.plot(**options)
 
-    def plot(self, ax=None, *, errorbar_kwargs=None):
+    def plot(self, ax: Axes | None = None, *, errorbar_kwargs: Options = None) -> Self:
         """Draw the display.
 
         Parameters

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
 from twinned.estimators.pipelines import predict_interval
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, count_rows
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+Options = dict[str, Any] | None  # of a function of matplotlib
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 
 
-def make_axes(ax, size=(6.0, 4.5)):
+def make_axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.5)) -> Axes:
     """Return these axes, or those of a new figure of pyplot, which notebooks show."""
     if ax is not None:
         return ax
@@ -23,7 +33,7 @@ def make_axes(ax, size=(6.0, 4.5)):
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def merge(defaults, options):
+def merge(defaults: dict[str, Any], options: Options) -> dict[str, Any]:
     """Return default options, replaced by other ones; aliases of matplotlib count as the same.
 
     >>> merge({"color": "C0", "linewidth": 2.0}, {"c": "red"}) == {"c": "red", "linewidth": 2.0}
@@ -35,7 +45,7 @@ def merge(defaults, options):
     return {**kept, **options}
 
 
-def check_one_target(predicted):
+def check_one_target(predicted: Floats) -> Floats:
     """Return (n,) predictions; several targets are refused."""
     if np.ndim(predicted) > 1:
         raise ValueError(
@@ -96,10 +106,25 @@ class PredictionIntervalDisplay:
     'predicted V'
     """
 
-    def __init__(self, *, y_true, y_pred, intervals, confidence=None, target="y"):
-        self.y_true = np.asarray(y_true, dtype=np.float64)
-        self.y_pred = np.asarray(y_pred, dtype=np.float64)
-        self.intervals = np.asarray(intervals, dtype=np.float64)
+    ax_: Axes
+    figure_: Figure | SubFigure
+    line_: Line2D
+    intervals_: LineCollection
+    covered_: PathCollection
+    missed_: PathCollection
+
+    def __init__(
+        self,
+        *,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        intervals: ArrayLike,
+        confidence: float | None = None,
+        target: str = "y",
+    ) -> None:
+        self.y_true: Floats = np.asarray(y_true, dtype=np.float64)
+        self.y_pred: Floats = np.asarray(y_pred, dtype=np.float64)
+        self.intervals: Floats = np.asarray(intervals, dtype=np.float64)
         self.confidence = confidence
         self.target = target
 
@@ -116,8 +141,16 @@ class PredictionIntervalDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, confidence=0.9, subsample=300, random_state=None, **options
-    ):
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        confidence: float = 0.9,
+        subsample: int | None = 300,
+        random_state: int | np.random.RandomState | None = None,
+        **options: Any,
+    ) -> Self:
         """Predict rows that were not fitted, with intervals, and draw them.
 
         Parameters
@@ -153,16 +186,16 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_true,
-        y_pred,
-        intervals,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        intervals: ArrayLike,
         *,
-        confidence=None,
-        subsample=300,
-        random_state=None,
-        target=None,
-        **options,
-    ):
+        confidence: float | None = None,
+        subsample: int | None = 300,
+        random_state: int | np.random.RandomState | None = None,
+        target: str | None = None,
+        **options: Any,
+    ) -> Self:
         """Draw known and predicted values and intervals.
 
         Parameters
@@ -198,8 +231,14 @@ class PredictionIntervalDisplay:
         ).plot(**options)
 
     def plot(
-        self, ax=None, *, kind=KINDS[0], scatter_kwargs=None, interval_kwargs=None, line_kwargs=None
-    ):
+        self,
+        ax: Axes | None = None,
+        *,
+        kind: str = KINDS[0],
+        scatter_kwargs: Options = None,
+        interval_kwargs: Options = None,
+        line_kwargs: Options = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -239,13 +278,22 @@ class PredictionIntervalDisplay:
         ax.legend()
         return self
 
-    def _draw_points(self, name, rows, color, shift, scatter_kwargs):
+    def _draw_points(
+        self,
+        name: str,
+        rows: NDArray[np.bool_],
+        color: str,
+        shift: Floats | float,
+        scatter_kwargs: Options,
+    ) -> PathCollection:
         style = merge({"color": color, "s": 16, "zorder": 3}, scatter_kwargs)
         style["label"] = f"{name}: {rows.mean():.0%} of {len(rows)}"
         return self.ax_.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **style)
 
 
-def _sample(n, subsample, random_state):
+def _sample(
+    n: int, subsample: int | None, random_state: int | np.random.RandomState | None
+) -> Indices:
     """Return the indices of at most `subsample` random rows, in order."""
     if subsample is None or check_integer("subsample", subsample) >= n:
         return np.arange(n)

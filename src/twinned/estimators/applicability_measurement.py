@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
@@ -30,8 +30,19 @@ _EXTREME_SHARE = 0.2  # of the rows, held out at each end
 # (row,) each, of held-out rows: classes, errors, and whether their intervals cover y
 HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
+_Twin = TypeVar("_Twin", bound=BaseTwin)
 
-def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, random_state=None):
+
+def measure_applicability(
+    twin: _Twin,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    confidence: float = 0.9,
+    cv: Any = 5,
+    random_state: int | np.random.RandomState | None = None,
+) -> _Twin:
     """Measure error and coverage of each class of `applicability`.
 
     Held out are random folds and, as these hold few rows outside, the lowest and highest fifth of y
@@ -96,7 +107,8 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
         errors = None
         if not twin.is_blend:
             errors = _cross_errors(twin, fitted, rows, X, cv, random_state)
-            calibration = errors.calibrate("learned", random_state, np.arange(len(rows)))
+            width = "learned" if fitted.calibration is None else fitted.calibration.scale.width
+            calibration = errors.calibrate(width, random_state, np.arange(len(rows)))
             fitted = replace(fitted, calibration=calibration)
         held_out_rows = [_random_rows(twin, fitted, errors, confidence)]
         for held_out in extreme_rows(twin, fitted):
@@ -189,5 +201,5 @@ def _extreme_rows(
     prediction = model.predict_distribution(X, batch=batch)
     ends = prediction.interval(confidence)
     covered = (ends[:, 0] <= y) & (y <= ends[:, 1])
-    classes = pd.Index(LABELS).get_indexer(model.applicability(X)["label"])
+    classes = pd.Index(LABELS).get_indexer(pd.Index(model.applicability(X)["label"]))
     return classes, np.abs(y - prediction.mean), covered

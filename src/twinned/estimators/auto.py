@@ -6,11 +6,12 @@ import copy
 import time
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Never, Self
 
 import numpy as np
 import pandas as pd
 from joblib import parallel_config
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags, check_consistent_length
 
@@ -58,6 +59,7 @@ from twinned.rows.validation import (
     check_n_jobs,
     check_real,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
 )
@@ -101,6 +103,9 @@ class AutoTwinRegressor(BaseTwin):
         held-out rows.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
+    batch_effect : {"auto", "offset", "function"}, default="auto"
+        What batches differ by, of a fit with `batch`: a constant each, or a function of the
+        features each. `"auto"` chooses the one by which held-out residuals are more likely.
     n_jobs : int or None, default=None
         Number of threads for the fits of members and folds; None means 1, and −1 all cores. The
         result does not depend on it, except for rounding in networks.
@@ -142,9 +147,13 @@ class AutoTwinRegressor(BaseTwin):
         equal training rows are moved towards their known values as far as this suggests. It is 0
         with sample weights, or with fewer than 20 rows that occur more than once.
     batch_offsets_ : DataFrame
-        Of a fit with `batch`: `offset` of each batch relative to the mean of all batches, its
+        Of a fit with `batch`: mean `offset` of each batch relative to the mean of all batches, its
         `std_error` and the number of its known rows `n_rows`. `anchors_y_` and
-        `out_of_fold_prediction_` are without the offsets.
+        `out_of_fold_prediction_` are without what batches deviate by.
+    batch_effects_ : DataFrame
+        The same, with the mean `deviation`, and for each batch the mean slope of its deviation in
+        each numeric feature, the standard deviation of its noise, and the error `rmse` and the
+        coverage of 90 % intervals for its rows, as predicted from the others.
     batch_errors_ : dict
         Of a fit with `batch`: out-of-fold RMSE of rows of a batch whose other rows are `"known"`,
         and of rows of a `"new"` batch without known rows.
@@ -204,16 +213,17 @@ class AutoTwinRegressor(BaseTwin):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        groups=None,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-    ):
+        groups: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -233,9 +243,10 @@ class AutoTwinRegressor(BaseTwin):
             with the bounds, the other members with imputed values. Errors and intervals are those
             of the known rows; in the fit of the weights, predictions beyond bounds count, too.
         batch : array of shape (n_samples,), default=None
-            Batch of each row, such as a laboratory or an instrument, whose values of y have an
-            unknown offset. All members are fitted to y without the offsets, which are shrunk by
-            their estimated variance. `groups` defines folds, `batch` offsets; both may be given.
+            Batch of each row, such as a laboratory or an instrument, whose values of y deviate by
+            an unknown constant or function (`batch_effect`). All members are fitted to y without
+            the deviations, which are shrunk by their estimated variance. `groups` defines folds,
+            `batch` deviations; both may be given.
         y_std : float or array of shape (n_samples,), default=None
             Known standard deviations of the errors of measurement of y, in units of y, 0 for an
             exact value. Rows are weighted by the inverse of y_std² plus the variance of the
@@ -246,6 +257,7 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
+        refuse_arguments(self, _other)
         return self.fit_blend(
             X,
             y,
@@ -257,7 +269,9 @@ class AutoTwinRegressor(BaseTwin):
             y_std=y_std,
         )
 
-    def fit_blend(self, X, y, *, calibrate=True, **arguments):
+    def fit_blend(
+        self, X: ArrayLike, y: ArrayLike, *, calibrate: bool = True, **arguments: Any
+    ) -> Self:
         """`fit` with these arguments; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         several = target_names(y)
@@ -322,7 +336,7 @@ class AutoTwinRegressor(BaseTwin):
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
-        self.targets_ = []
+        self.targets_: list[Any] = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()
@@ -338,7 +352,7 @@ class AutoTwinRegressor(BaseTwin):
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             self.targets_.append(model)
-        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
+        self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
@@ -417,10 +431,10 @@ class AutoTwinRegressor(BaseTwin):
         if anchors.effects is not None:
             fitted = update_effects(fitted, anchors.effects, nested)
             batches = errors_of_batches(fitted, nested, held_out)
-            self.batch_errors_ = batches.rmse
+            self.batch_errors_: dict[str, float] = batches.rmse
             nested, rmse = batches.prediction, batches.rmse["known"]
-            record = record._replace(
-                widening=batches.widening, missing_deviations=batches.missing_deviations
+            record = replace(
+                record, widening=batches.widening, missing_deviations=batches.missing_deviations
             )
             known_y = known.y.copy()
             known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
@@ -430,16 +444,18 @@ class AutoTwinRegressor(BaseTwin):
             "rmse": rmse,
             "nested_rmse": weights.nested_rmse,
         }
-        self.plan_ = [member.spec.entry for member in members]
+        self.plan_: list[Any] = [member.spec.entry for member in members]
         self.out_of_fold_prediction_ = nested
         self._leaderboard = leaderboard(members, predictions, known, weights.weights)
-        self.contribution_ = twin_contribution(members, predictions, known, weights, seed % 2**16)
+        self.contribution_: dict[str, Any] | None = twin_contribution(
+            members, predictions, known, weights, seed % 2**16
+        )
         if calibrate:
             with parallel_config("threading", n_jobs=self.n_jobs):
                 calibration = self._calibrate(fitted, nested, record)
             scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
             fitted = replace(fitted, calibration=calibration)
-            record = record._replace(scores=scores)
+            record = replace(record, scores=scores)
         self._fitted, self._record = fitted, record
 
     @staticmethod
@@ -515,19 +531,23 @@ class AutoTwinRegressor(BaseTwin):
         the anchors; those that no fold holds out are not there. With batches, predictions are those
         of rows of known batches, in which the offset is estimated from the other rows.
         """
-        fitted_members, rows, *_, missing, scores = self._fit_record()
+        record = self._fit_record()
+        rows = record.rows
         held_out = np.flatnonzero(rows.anchors.held_out)
         merged_into = rows.merged_into[held_out]
         n_rows = len(rows.anchors)
-        of_blend, of_members = (np.broadcast_to(part, n_rows)[held_out] for part in missing)
+        of_blend, of_members = (
+            np.broadcast_to(offset, n_rows)[held_out] for offset in record.missing_offsets
+        )
         columns = {
             "y": self.fitted_.fitted_y[held_out],
             "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
-            "score": np.nan if scores is None else scores,
+            "score": np.nan if record.scores is None else record.scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
         }
-        predicted = {each.label: each.out_of_fold[merged_into] for each in fitted_members}
-        members = {name: mean + of_members for name, mean in predicted.items()}
+        members = {
+            member.label: member.out_of_fold[merged_into] + of_members for member in record.members
+        }
         return pd.DataFrame(columns | members, index=held_out)
 
     @property
@@ -540,14 +560,14 @@ class AutoTwinRegressor(BaseTwin):
 
         No member is fitted again. A saved model cannot do this.
         """
-        members, rows, seed, *_ = self._fit_record()
+        record = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
-        chosen = [member for member in members if member.label in names]
+        chosen = [member for member in record.members if member.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(chosen, rows, seed, calibrate=True)
+            selected._set_blend(chosen, record.rows, record.seed, calibrate=True)
         return selected
 
     def _fit_record(self) -> FitRecord:
@@ -563,7 +583,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict_members(self, X, *, batch=None):
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member.
 
         Returns
@@ -576,7 +596,7 @@ class AutoTwinRegressor(BaseTwin):
             predicted = self.blend_model_.predict_members(queries.matrix).T
         return predicted if queries.offset is None else predicted + queries.offset
 
-    def add_anchors(self, X, y, *, batch=None):
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted blend with the same members and further anchors.
 
         As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
@@ -584,7 +604,7 @@ class AutoTwinRegressor(BaseTwin):
         if not self.targets_:
             with ignore_table_warnings(), limit_threads(self.n_jobs):
                 extended = super().add_anchors(X, y, batch=batch)
-            vars(extended).pop("_record", None)
+            extended.__dict__.pop("_record", None)
             return extended
         check_consistent_length(X, y)
         extended = copy.copy(self)
@@ -592,22 +612,23 @@ class AutoTwinRegressor(BaseTwin):
         extended.targets_ = []
         for target, target_y in zip(self.targets_, columns, strict=True):
             if len(rows := np.flatnonzero(~np.isnan(target_y))):
-                labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+                is_single = batch is None or np.ndim(batch) == 0
+                labels = batch if is_single else safe_indexing(batch, rows)
                 target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
             extended.targets_.append(target)
         return extended
 
     def predict_interval(
         self,
-        X,
-        confidence=0.9,
+        X: ArrayLike,
+        confidence: float = 0.9,
         *,
-        X_shifted=None,
-        batch=None,
-        of="measurement",
-        y_std=None,
-        joint=False,
-    ):
+        X_shifted: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+        joint: bool = False,
+    ) -> Floats:
         """Prediction intervals.
 
         Parameters
@@ -633,7 +654,7 @@ class AutoTwinRegressor(BaseTwin):
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        options = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
+        options: dict[str, Any] = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
         if not (check_bool("joint", joint) and self.targets_):
             return super().predict_interval(X, confidence, **options)
         if X_shifted is not None:

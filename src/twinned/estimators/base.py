@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
-
+from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
@@ -21,14 +20,20 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
+    memory_limit: Any
+    refit: Any  # of a fit that can be repeated with some of the rows
+    training_rows: Any  # of blends, as the next
+    out_of_fold: Any
+    _pair_dtype: Any
     _fitted: FittedTwin | None = None
-    target_name_: str  # only of a model that the command line fitted, as the next
-    batch_name_: str | None  # column of batches
+    target_name_: str  # only of a model that the command line fitted
+    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
 
     @property
     def fitted_(self) -> FittedTwin:
         """The fitted state, for the present `n_jobs` and `memory_limit`."""
-        self.require_single_target()
+        if self._fitted is None:
+            self.require_single_target()
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 

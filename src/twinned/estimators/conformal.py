@@ -16,16 +16,18 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from numpy.typing import ArrayLike
+from pandas import DataFrame
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import BaseEstimator, RegressorMixin, safe_indexing
 from twinned.estimators.methods import PredictionMethods, TwinMethods
 from twinned.estimators.pipelines import explain, replace_last_step, unwrap
 from twinned.fitted.calibration import (
@@ -43,6 +45,7 @@ from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import Folds, encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
@@ -51,11 +54,43 @@ from twinned.rows.validation import (
     check_integer,
     check_row_numbers,
     count_rows,
+    refuse_arguments,
     validate_target,
 )
 
+_Twin = TypeVar("_Twin", bound=TwinMethods)
 
-def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
+
+@overload
+def conformal(
+    model: _Twin,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> _Twin: ...
+
+
+@overload
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> CalibratedRegressor: ...
+
+
+def conformal(
+    model: Any,
+    X_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    batch: ArrayLike | None = None,
+    width: str = "std",
+) -> Any:
     """Calibrate a fitted model on held-out rows.
 
     Parameters
@@ -106,19 +141,51 @@ def conformal(model, X_cal, y_cal, *, batch=None, width="std"):
     )
 
 
+@overload
 def cross_conformal(
-    model,
-    X,
-    y,
+    model: _Twin,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    groups=None,
-    batch=None,
-    cv=10,
-    width="learned",
-    metric="euclidean",
-    random_state=None,
-    y_std=None,
-):
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> _Twin: ...
+
+
+@overload
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> CalibratedRegressor: ...
+
+
+def cross_conformal(
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: Any = 10,
+    width: str = "learned",
+    metric: str = "euclidean",
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> Any:
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -171,6 +238,8 @@ def cross_conformal(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
+    if batch is not None:
+        batch = np.array(batch_labels(batch, len(values)), dtype=object)
     if isinstance(cv, Integral):
         cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
     folds = list(check_cv(cv).split(X, values, groups))
@@ -254,16 +323,29 @@ def _local_residuals(
     return local.predict(fitted.local_weights.power)
 
 
-def fit_clone(model, X, y, rows, groups=None, **arguments):
+def fit_clone(
+    model: Any,
+    X: ArrayLike,
+    y: Floats,
+    rows: Indices,
+    groups: Indices | None = None,
+    **arguments: Any,
+) -> Any:
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
 
     `arguments` are further ones of `fit`, one value for each row, or None.
     """
-    options = {
-        name: np.asarray(values)[rows] for name, values in arguments.items() if values is not None
-    }
-    if groups is not None and has_fit_parameter(model, "groups") and np.ptp(groups[rows]):
-        options["groups"] = groups[rows]
+    prefix, last = "", model
+    while isinstance(last, Pipeline):
+        step, last = last.steps[-1]
+        prefix += f"{step}__"
+    names = inspect.signature(last.fit).parameters
+    if groups is not None and "groups" in names and np.ptp(groups[rows]):
+        arguments["groups"] = groups
+    arguments = {name: values for name, values in arguments.items() if values is not None}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+        refuse_arguments(last, arguments.keys() - names)
+    options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
         copied = model.clone_for_folds() if is_fold else clone(model)
@@ -312,7 +394,7 @@ def predict_raw(model: Any, X: Any, batch: Any = None) -> RawPrediction:
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 
-def predict_with_std(model, X):
+def predict_with_std(model: Any, X: ArrayLike) -> tuple[Floats, Floats]:
     """(n,) predictions of a single-output model and their standard deviations; ones without."""
     last = model
     while isinstance(last, Pipeline):
@@ -388,7 +470,7 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         Scores of held-out rows.
     """
 
-    def __init__(self, regressor):
+    def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
     @classmethod
@@ -398,25 +480,38 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         model.regressor_, model.calibration_ = regressor, calibration
         return model
 
-    def fit(self, X, y, **fit_params):
+    def fit(self, X: ArrayLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the regressor and calibrate it by `cross_conformal`."""
         calibrated = cross_conformal(self.regressor, X, y, **fit_params)
-        self.regressor_, self.calibration_ = calibrated.regressor_, calibrated.calibration_
+        self.regressor_: Any = calibrated.regressor_
+        self.calibration_: Calibration = calibrated.calibration_
         return self
 
-    def predict(self, X, return_std=False, **options):
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, **options: Any
+    ) -> Floats: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], **options: Any
+    ) -> tuple[Floats, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, **options: Any
+    ) -> Floats | tuple[Floats, Floats]:
         """The prediction and, with `return_std`, a calibrated standard deviation."""
         if not check_bool("return_std", return_std) and not options:
             return self.regressor_.predict(X)
         prediction = self.predict_distribution(X, **options)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def explain(self, X, n=5, **options):
+    def explain(self, X: ArrayLike, n: int = 5, **options: Any) -> DataFrame:
         """Comparable anchors of each query, of a pipeline that ends with a twin."""
         check_is_fitted(self)
         return explain(self.regressor_, X, n, **options)
 
-    def predict_interval(self, X, confidence=0.9, **options):
+    def predict_interval(self, X: ArrayLike, confidence: float = 0.9, **options: Any) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
         Parameters
@@ -435,11 +530,20 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         """
         return self.predict_distribution(X, **options).interval(confidence)
 
-    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95), **options):
+    def predict_quantiles(
+        self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95), **options: Any
+    ) -> Floats:
         """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
         return self.predict_distribution(X, **options).quantiles(quantiles)
 
-    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
+    def predict_distribution(
+        self,
+        X: ArrayLike,
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Prediction:
         """The predictive distribution of each row; `batch` is for a pipeline that ends with a twin.
 
         The arguments are those of `TwinRegressor.predict_interval`.
@@ -447,7 +551,8 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         twin, transform = unwrap(self.regressor_)
         if isinstance(twin, TwinMethods):
-            return twin.predict_distribution(transform(X), batch=batch, of=of, y_std=y_std)
+            queries = twin.encode(transform(X), batch=batch)
+            return twin.fitted_.predict(queries, of=of, y_std=y_std)
         if batch is not None:
             raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
         calibration = self.calibration_.with_errors(of, y_std, count_rows(X))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
+from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from twinned.models.gaussian_process import fit_gaussian_process
+from twinned._compat import BaseEstimator, RegressorMixin
+from twinned.models.gaussian_process import GaussianProcess, fit_gaussian_process
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_bool, restore_on_failure
@@ -44,17 +46,29 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, kernel="matern", *, max_rows=2000, random_state=None):
+    def __init__(
+        self,
+        kernel: str = "matern",
+        *,
+        max_rows: int = 2000,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.kernel = kernel
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, similar=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        similar: Any = None,
+    ) -> Self:
         """Choose the hyperparameters by maximum marginal likelihood, and store the rows.
 
         Parameters
@@ -74,7 +88,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
-            self.process_ = fit_gaussian_process(
+            self.process_: GaussianProcess = fit_gaussian_process(
                 X,
                 y,
                 kernel=self.kernel,
@@ -106,7 +120,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.out_of_fold_prediction_ = prediction
         return self
 
-    def predict(self, X, return_std=False):
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> Floats: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+
+    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """Mean of y and, with `return_std`, the standard deviation of a new observation."""
         check_is_fitted(self)
         check_bool("return_std", return_std)

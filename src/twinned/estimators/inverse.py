@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin, clone
+from sklearn.base import clone
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from twinned._compat import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.neural import NeuralRegressor
 from twinned.models.base_estimator import check_base_estimator, set_unset_seeds
@@ -31,12 +32,14 @@ from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.resources import limit_threads
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import NearestPairs, as_pair_strategy
-from twinned.rows.neighbors import NeighborIndex
+from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
     check_integer,
+    check_numbers,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     target_names,
     validate_target,
@@ -130,7 +133,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> InverseTwinRegressor:
+    def fit(self, X: Any, y: Any, **_other: Never) -> InverseTwinRegressor:
         """Fit the forward model to the rows, and the difference model to pairs of them.
 
         Parameters
@@ -140,29 +143,31 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         y : array of shape (n,) or (n, n_targets)
             Targets.
         """
+        refuse_arguments(self, _other)
         with restore_on_failure(self), limit_threads(self.n_jobs):
             check_integer("n_anchors", self.n_anchors)
             check_integer("n_steps", self.n_steps)
             rng = check_random_state(self.random_state)
             inputs = validate_data(self, X, dtype=np.float64, ensure_min_samples=3)
             targets = validate_target(self, y, len(inputs), multi_output=True)
-            self.target_names_ = target_names(y)
-            self.anchors_X_, self.anchors_y_ = inputs, targets.reshape(len(inputs), -1)
+            self.target_names_: list[str] = target_names(y)
+            self.anchors_X_: Floats = inputs
+            self.anchors_y_: Floats = targets.reshape(len(inputs), -1)
             pairs = NearestPairs(_N_NEIGHBORS, "learned") if self.pairs == "auto" else self.pairs
             strategy = as_pair_strategy(pairs, len(inputs), mirrored=True)
             model = self._difference_model()
-            self.scaling_ = scale_targets(inputs, self.anchors_y_)
+            self.scaling_: PowerScaling = scale_targets(inputs, self.anchors_y_)
             scaled = self.scaling_.transform(self.anchors_y_)
-            self.metric_ = learn_metric(inputs, scaled)
-            self.forward_ = self._fit_forward(inputs, scaled, draw_seed(rng))
+            self.metric_: LearnedMetric = learn_metric(inputs, scaled)
+            self.forward_: Any = self._fit_forward(inputs, scaled, draw_seed(rng))
             error = np.mean((self._predict_scaled(inputs) - scaled) ** 2)
-            self.tolerance_ = max(float(error), _LEAST_TOLERANCE)
+            self.tolerance_: float = max(float(error), _LEAST_TOLERANCE)
             index = partial(NeighborIndex, inputs, n_jobs=self.n_jobs, learned=self.metric_)
             first, second = strategy.draw(len(inputs), index, rng)
             new, anchor = np.concatenate([first, second]), np.concatenate([second, first])
             features = _pair_features(scaled[new], scaled[anchor], inputs[anchor])
             change = difference(inputs[new], inputs[anchor])
-            self.estimator_ = _fit(model, features, change, draw_seed(rng))
+            self.estimator_: Any = _fit(model, features, change, draw_seed(rng))
         return self
 
     def _difference_model(self) -> Any:
@@ -284,7 +289,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
     def _check_wanted(self, y: Any) -> Floats:
         """(query, output): scaled wanted targets."""
         check_is_fitted(self)
-        wanted = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        wanted = check_numbers("y", y, finite=True)
         n_targets = self.anchors_y_.shape[1]
         wanted = wanted[:, None] if wanted.ndim == n_targets == 1 else wanted
         if wanted.shape[1:] != (n_targets,):

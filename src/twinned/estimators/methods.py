@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import pandas as pd
-from sklearn.base import RegressorMixin
+from numpy.typing import ArrayLike
 from sklearn.metrics import r2_score
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import RegressorMixin, safe_indexing
 from twinned.estimators.several_targets import per_target, target_columns
 from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import tabulate_comparables
-from twinned.fitted.prediction import NO_CALIBRATION, TargetPredictions
+from twinned.fitted.prediction import NO_CALIBRATION, Prediction, TargetPredictions
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.sampling import probability_positive
 from twinned.fitted.target import IDENTITY
@@ -45,14 +45,14 @@ class PredictionMethods:
 
     predict_distribution: Any
 
-    def predict_cdf(self, X, y, **options):
+    def predict_cdf(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
         """(n_queries,): probability that a measurement of each row is at most y.
 
         `y` is one value, or one for each row.
         """
         return self.predict_distribution(X, **options).cdf(y)
 
-    def log_density(self, X, y, **options):
+    def log_density(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
         """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
 
         It is finite everywhere, except where a transformed target makes y impossible.
@@ -184,7 +184,19 @@ class TwinMethods(PredictionMethods, RegressorMixin):
             return [str(name) for name in names]
         return [f"x{j}" for j in range(self.schema_.n_features)]
 
-    def predict(self, X, return_std=False, *, batch=None):
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[False] = False, *, batch: ArrayLike | None = None
+    ) -> Floats: ...
+
+    @overload
+    def predict(
+        self, X: ArrayLike, return_std: Literal[True], *, batch: ArrayLike | None = None
+    ) -> tuple[Floats, Floats]: ...
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, *, batch: ArrayLike | None = None
+    ) -> Floats | tuple[Floats, Floats]:
         """Predict by the weighted mean over anchors of predicted difference + known value.
 
         Parameters
@@ -220,7 +232,14 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         y = self.fitted_.anchors.y
         return None if y.ndim == 1 else y.shape[1]
 
-    def predict_distribution(self, X, *, batch=None, of="measurement", y_std=None):
+    def predict_distribution(
+        self,
+        X: ArrayLike,
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Prediction | TargetPredictions:
         """The predictive distribution of each row.
 
         `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
@@ -238,8 +257,15 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         return self.fitted_.predict(self.encode(X, batch=batch), of=of, y_std=y_std)
 
     def predict_interval(
-        self, X, confidence=0.9, *, X_shifted=None, batch=None, of="measurement", y_std=None
-    ):
+        self,
+        X: ArrayLike,
+        confidence: float = 0.9,
+        *,
+        X_shifted: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y)` returns such a twin.
@@ -303,8 +329,14 @@ class TwinMethods(PredictionMethods, RegressorMixin):
             raise AttributeError(NO_CALIBRATION)
 
     def predict_quantiles(
-        self, X, quantiles=(0.05, 0.5, 0.95), *, batch=None, of="measurement", y_std=None
-    ):
+        self,
+        X: ArrayLike,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Floats:
         """Quantiles of the predictive distribution of y, of a model that stores its calibration.
 
         Those at 0.05 and 0.95 are the ends of the 90 % interval. The distribution is that of the
@@ -340,7 +372,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
             y_std=y_std,
         )
 
-    def predict_members(self, X, *, batch=None):
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member of the model.
 
         Members are the networks of a neural twin, and those of a blend in the order of its
@@ -355,8 +387,20 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         members = fitted.predict_members(self.encode(X, batch=batch))
         return fitted.target.invert(fitted.squeeze(members))
 
+    @overload
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: Literal[False] = False
+    ) -> Floats: ...
+
+    @overload
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: Literal[True]
+    ) -> tuple[Floats, Floats]: ...
+
     @per_target
-    def predict_difference(self, A, B, return_std=False):
+    def predict_difference(
+        self, A: ArrayLike, B: ArrayLike, return_std: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
         """F(a, b), the predicted y(a) − y(b), row by row.
 
         Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
@@ -380,7 +424,9 @@ class TwinMethods(PredictionMethods, RegressorMixin):
             std = both_orders.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
-    def predict_anchors(self, X, *, batch=None):
+    def predict_anchors(
+        self, X: ArrayLike, *, batch: ArrayLike | None = None
+    ) -> tuple[Indices, Floats]:
         """Estimate y from each anchor.
 
         Returns
@@ -394,7 +440,13 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         return indices, fitted.squeeze(estimates)
 
     @per_target
-    def loop_inconsistency(self, X, *, n_loops=32, random_state=None):
+    def loop_inconsistency(
+        self,
+        X: ArrayLike,
+        *,
+        n_loops: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> Floats:
         """Mean absolute sum of predicted differences around closed loops through each query.
 
         Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
@@ -408,7 +460,15 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
     @per_target
-    def explain(self, X, n=5, *, metric=LEARNED, adjustments=False, batch=None):
+    def explain(
+        self,
+        X: ArrayLike,
+        n: int = 5,
+        *,
+        metric: str = LEARNED,
+        adjustments: bool = False,
+        batch: ArrayLike | None = None,
+    ) -> pd.DataFrame:
         """Comparable anchors of each query.
 
         Parameters
@@ -445,7 +505,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         if is_dask(X):
             options = {"n": n, "metric": metric, "adjustments": adjustments, "batch": batch}
             example = fitted.queries(fitted.anchors.X[:1])
-            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            meta = tabulate_comparables(fitted, example, n, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, **options)
         labels, queries = row_labels(X), self.encode(X, batch=batch)
         return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
@@ -461,7 +521,14 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
 
-    def score(self, X, y, sample_weight=None, *, batch=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        batch: ArrayLike | None = None,
+    ) -> float:
         """R² of the prediction; rows whose y is NaN are ignored.
 
         With several targets, the mean of those of all targets.
@@ -480,13 +547,13 @@ class TwinMethods(PredictionMethods, RegressorMixin):
                 raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
             X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
             sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
-            batch = batch if np.ndim(batch) == 0 else np.asarray(batch)[labelled]
+            batch = batch if batch is None or np.ndim(batch) == 0 else np.asarray(batch)[labelled]
         return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
 
     # --- applicability ------------------------------------------------------------------------
 
     @per_target
-    def applicability(self, X):
+    def applicability(self, X: ArrayLike) -> pd.DataFrame:
         """Whether each row is inside, at the edge, or outside of the anchors.
 
         The expected error of a row is the standard deviation of a Gaussian process with the learned
@@ -515,14 +582,21 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         columns = applicability_columns(fitted.anchors.domain, queries, fitted.applicability)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
-    def _warn_of_shift(self, queries):
+    def _warn_of_shift(self, queries: Queries) -> None:
         """Warn where more rows are outside than exchangeable rows would be."""
         fitted = self.targets_[0].fitted_ if self.targets_ else self.fitted_
         warn_of_shift(fitted.anchors.domain, queries, self.feature_labels(), stacklevel=4)
 
     # --- several rows at once -----------------------------------------------------------------
 
-    def sample(self, X, n_samples=1, *, random_state=None, batch=None):
+    def sample(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+        batch: ArrayLike | None = None,
+    ) -> Floats:
         """Draw joint samples of y, each of which is one function at all rows.
 
         The samples are normal. Their mean is the prediction, and their standard deviation that of
@@ -562,7 +636,15 @@ class TwinMethods(PredictionMethods, RegressorMixin):
             prediction = self.predict_distribution(X, batch=batch)
             return prediction.sample(n_samples, self._generator(random_state))
 
-    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None, batch=None):
+    def rank(
+        self,
+        X: ArrayLike,
+        *,
+        maximize: bool = True,
+        n_samples: int = 1000,
+        random_state: int | np.random.RandomState | None = None,
+        batch: ArrayLike | None = None,
+    ) -> pd.DataFrame:
         """Rank rows by their predicted value, with the certainty of the ranks.
 
         Parameters
@@ -596,7 +678,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         self.require_single_target()
         check_integer("n_samples", n_samples)
         with limit_threads(self.n_jobs):
-            prediction = self.predict_distribution(X, batch=batch)
+            prediction = self.fitted_.predict(self.encode(X, batch=batch))
             samples = prediction.sample(n_samples, self._generator(random_state))
         best_first = np.argsort(-sign * samples, axis=1, kind="stable")
         mean, n_rows = prediction.mean, len(prediction.mean)
@@ -615,7 +697,14 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         )
         return table.iloc[np.argsort(-sign * mean, kind="stable")]
 
-    def probability_better(self, X, than, *, maximize=True, batch=None):
+    def probability_better(
+        self,
+        X: ArrayLike,
+        than: ArrayLike,
+        *,
+        maximize: bool = True,
+        batch: ArrayLike | None = None,
+    ) -> Floats:
         """Probability that a measurement of each row is better than a value or other rows.
 
         Parameters
@@ -644,12 +733,12 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
         self.require_single_target()
-        prediction = self.predict_distribution(X, batch=batch)
+        prediction = self.fitted_.predict(self.encode(X, batch=batch))
         location, std = prediction.location, prediction.error_std
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
             threshold = prediction.target.apply(np.array(check_real("than", than)))
             return probability_positive(sign * (location - threshold), std)
-        others = self.predict_distribution(than)
+        others = self.fitted_.predict(self.encode(than))
         if len(others.queries) not in (1, len(prediction.queries)):
             n_rows = len(prediction.queries)
             raise ValueError(f"than has {len(others.queries)} rows; give one, or {n_rows} as in X.")
@@ -690,7 +779,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
 
     # --- further known rows -------------------------------------------------------------------
 
-    def add_anchors(self, X, y, *, batch=None):
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted model with the same trained model and further anchors.
 
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1
@@ -709,7 +798,7 @@ class TwinMethods(PredictionMethods, RegressorMixin):
         new_y = fitted.target.apply(new_y)
         return self.with_fitted(add_rows(fitted, queries, new_y, row_labels(X), batch))
 
-    def _generator(self, random_state):
+    def _generator(self, random_state: int | np.random.RandomState | None) -> np.random.RandomState:
         return check_random_state(self.random_state if random_state is None else random_state)
 
 

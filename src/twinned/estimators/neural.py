@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
+from typing import Any, Literal, Never, Self, overload
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.fitted.twin import check_predictions
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
@@ -19,8 +21,14 @@ from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
-from twinned.rows.schema import TableSchema, is_dask
-from twinned.rows.validation import check_bool, restore_on_failure, validate_table
+from twinned.rows.folds import Folds
+from twinned.rows.schema import Floats, Indices, TableSchema, is_dask
+from twinned.rows.validation import (
+    check_bool,
+    refuse_arguments,
+    restore_on_failure,
+    validate_table,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -41,13 +49,24 @@ class BaseNeural(BaseEstimator):
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Train the members and select among them.
 
         Parameters
@@ -70,25 +89,33 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        return self._fit_problem(
-            X,
-            y,
-            sample_weight=sample_weight,
-            y_lower=y_lower,
-            y_upper=y_upper,
-            X_val=X_val,
-            y_val=y_val,
-        )
+        refuse_arguments(self, _other)
+        bounds = {"y_lower": y_lower, "y_upper": y_upper}
+        validation = {"X_val": X_val, "y_val": y_val}
+        self._fit_problem(X, y, sample_weight=sample_weight, **bounds, **validation)
+        return self
 
-    def fit_with_folds(self, X, y, sample_weight, folds, **bounds):
+    def fit_with_folds(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        folds: Folds,
+        **bounds: Any,
+    ) -> Self:
         """Fit with given folds, for comparable out-of-fold predictions."""
-        return self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
+        return self
 
-    def _fit_problem(self, X, y, **options):
+    def _fit_problem(
+        self, X: Any, y: Any, **options: Any
+    ) -> tuple[TrainingProblem, TrainedEnsemble]:
+        """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
-            self.set_networks(problem, fit_problems([problem])[0])
-        return self
+            ensemble = fit_problems([problem])[0]
+            self.set_networks(problem, ensemble)
+        return problem, ensemble
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from networks that were trained on a problem of this estimator.
@@ -101,13 +128,15 @@ class BaseNeural(BaseEstimator):
         self._shape = asdict(ensemble.networks.shape)
         self._scale = tuple(problem.scale)
         self._schema = problem.table.schema
-        self.selected_features_ = problem.selected
+        self.selected_features_: Indices = problem.selected
         self._one_dimensional = problem.table.y.ndim == 1
-        self.member_weights_ = ensemble.weights
-        self.n_members_ = ensemble.n_members
-        self.learning_curve_ = ensemble.learning_curve
+        self.member_weights_: Floats = ensemble.weights
+        self.n_members_: int = ensemble.n_members
+        self.learning_curve_: Floats = ensemble.learning_curve
         predicted = ensemble.out_of_fold
-        self.out_of_fold_prediction_ = None if predicted is None else self._shaped(predicted)
+        self.out_of_fold_prediction_: Floats | None = (
+            None if predicted is None else self._shaped(predicted)
+        )
 
     @property
     def schema_(self) -> TableSchema:
@@ -119,21 +148,11 @@ class BaseNeural(BaseEstimator):
         """Whether y was one-dimensional in the fit."""
         return self._one_dimensional
 
-    def _shaped(self, values):
+    def _shaped(self, values: Floats) -> Floats:
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values
 
-    def with_members(self, weights):
-        """A copy of the fitted model with the members of positive weight."""
-        used = np.flatnonzero(weights)
-        other = copy.copy(self)
-        other._parameters = {name: value[used] for name, value in self._parameters.items()}
-        other._gates = self._gates[used]
-        other.member_weights_ = weights[used] / weights[used].sum()
-        other.n_members_ = len(used)
-        return other
-
-    def networks(self, kind):
+    def networks(self, kind: type[Any]) -> Any:
         """The trained networks as a model of this class."""
         selected = self.selected_features_
         is_complete = len(selected) == self._schema.n_features
@@ -213,7 +232,13 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
     (80,)
     """
 
-    def predict(self, X, return_std=False):
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
+
+    @overload
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """Predict by the weighted mean over the members.
 
         Parameters
@@ -241,7 +266,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         mean, std = (self._shaped(check_predictions(np.concatenate(part))) for part in parts)
         return (mean, std) if return_std else mean
 
-    def predict_members(self, X):
+    def predict_members(self, X: ArrayLike) -> Floats:
         """Predict by each member that has a weight.
 
         Parameters
@@ -261,13 +286,13 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         """The trained networks."""
         return self.networks(PlainNetworks)
 
-    def predict_encoded(self, matrix):
+    def predict_encoded(self, matrix: Floats) -> Floats:
         """(row, output): predictions of encoded rows."""
         networks = self.plain_networks()
         members = networks.predict(networks.scale.transform(self._schema.to_rows(matrix)))
         return np.tensordot(networks.member_weights, members, axes=1)
 
-    def _map_members(self, function, X):
+    def _map_members(self, function: Callable[[Floats], Any], X: ArrayLike) -> list[Any]:
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))
         networks = self.plain_networks()

@@ -65,7 +65,8 @@ def explain(
     """
     twin, transform = unwrap(model)
     if not hasattr(twin, "explain"):
-        raise TypeError(f"model must be a twin or a pipeline that ends with one, not {model!r}.")
+        kind = type(twin).__name__
+        raise TypeError(f"model must be a twin or a pipeline that ends with one, not a {kind}.")
     rows = transform(X)
     table = twin.explain(rows, n, adjustments=adjustments, batch=batch)
     labels = row_labels(X)
@@ -74,7 +75,15 @@ def explain(
     return table
 
 
-def predict_interval(model: Any, X: Any, confidence: float = 0.9, **options: Any) -> Floats:
+def predict_interval(
+    model: Any,
+    X: Any,
+    confidence: float = 0.9,
+    *,
+    batch: Any = None,
+    of: str = "measurement",
+    y_std: Any = None,
+) -> Floats:
     """Prediction intervals, also of a model at the end of a pipeline.
 
     Parameters
@@ -86,8 +95,12 @@ def predict_interval(model: Any, X: Any, confidence: float = 0.9, **options: Any
         Rows to predict, as the pipeline expects them.
     confidence : float, default=0.9
         Probability with which an interval covers y.
-    **options
-        `batch`, `of` and `y_std`, as of `TwinRegressor.predict_interval`.
+    batch : str or array of shape (n_queries,), default=None
+        As in `TwinRegressor.predict_interval`, and so are the next two.
+    of : {"measurement", "value"}, default="measurement"
+        What the intervals cover.
+    y_std : float or array of shape (n_queries,), default=None
+        Errors of further measurements.
 
     Returns
     -------
@@ -97,10 +110,12 @@ def predict_interval(model: Any, X: Any, confidence: float = 0.9, **options: Any
     last, transform = unwrap(model)
     if not hasattr(last, "predict_interval"):
         raise TypeError(
-            f"model has no prediction intervals: {model!r}. Use an AutoTwinRegressor, or "
-            "cross_conformal(model, X, y)."
+            f"model has no prediction intervals, but is a {type(last).__name__}; use an "
+            "AutoTwinRegressor, or cross_conformal(model, X, y)."
         )
-    intervals: Floats = last.predict_interval(transform(X), confidence, **options)
+    intervals: Floats = last.predict_interval(
+        transform(X), confidence, batch=batch, of=of, y_std=y_std
+    )
     return intervals
 
 

@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.rows.folds import Folds, row_folds
 from twinned.rows.scaling import PowerScaling
@@ -81,10 +82,10 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
     'both'
     """
 
-    def __init__(self, regressor):
+    def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to all rows; five folds give the errors of the transformed target.
 
         Parameters
@@ -126,11 +127,13 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
                 others = np.delete(np.arange(len(y)), held_out)
                 error = _root_mean_square(residuals[others], weight[others])
                 prediction[held_out] = replace(fold_model, error=error).mean(scaled[held_out])
-            self.model_ = replace(model, error=_root_mean_square(residuals, weight))
+            self.model_: TransformedModel = replace(
+                model, error=_root_mean_square(residuals, weight)
+            )
             self.out_of_fold_prediction_ = prediction
             of_features = bool((model.features.power != 1.0).any())
             of_target = bool((model.target.power != 1.0).any())
-            self.transform_ = _TRANSFORMS[of_features, of_target]
+            self.transform_: str = _TRANSFORMS[of_features, of_target]
         return self
 
     def _fit_rows(
@@ -152,7 +155,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
             upper=2 * y.max() - y.min(),
         )
 
-    def predict(self, X):
+    def predict(self, X: Any) -> Floats:
         """Mean of y."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)

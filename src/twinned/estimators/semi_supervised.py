@@ -14,15 +14,16 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Never, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import BaseEstimator, MetaEstimatorMixin, safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
@@ -37,6 +38,7 @@ from twinned.rows.validation import (
     check_sample_weight,
     count_rows,
     draw_seed,
+    refuse_arguments,
     restore_on_failure,
     validate_target,
 )
@@ -95,8 +97,10 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
 
     Parameters
     ----------
-    twin : TwinRegressor or None, default=None
-        The twin that is fitted. None is `TwinRegressor()`.
+    twin : TwinRegressor, TwinNeuralRegressor or None, default=None
+        The twin that is fitted. None is `TwinRegressor()`. Networks are trained again with the
+        settings that the first fit selected, on batches of labelled pairs and of pairs with
+        pseudo-labels, weighted by their numbers.
     loop_weight : float, default=1.0
         The paper's Λ: the fraction of a loop's sum that is subtracted from each of its sides. The
         paper finds values near 1 best, 1/3 closes the loops; 0 fits the twin to its own
@@ -110,7 +114,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         best is chosen by labelled rows that are held out, in a trial run; the paper found more than
         one unstable for Λ above 1/3.
     symmetric : bool, default=False
-        Sum ½F(a, b) − ½F(b, a) around the loops, instead of F(a, b) as in algorithm 1.
+        Sum ½F(a, b) − ½F(b, a) around the loops, instead of F(a, b) as in algorithm 1. Networks
+        always do.
     n_jobs : int or None, default=None
         Number of threads of the twin, where it has none of its own.
     random_state : int, RandomState or None, default=None
@@ -120,7 +125,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
 
     Attributes
     ----------
-    twin_ : TwinRegressor
+    twin_ : TwinRegressor or TwinNeuralRegressor
         The fitted twin; its anchors are the labelled rows.
     loop_inconsistency_ : ndarray of shape (n_rounds_ + 1,)
         Mean |a| over the loops, before relabelling and after each round; NaN without loops.
@@ -163,7 +168,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiSupervisedTwinRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, **_other: Never
+    ) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
         Parameters
@@ -176,14 +183,15 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             Weights of the labelled rows, as in `TwinRegressor`; a pair with a pseudo-label has the
             mean weight.
         """
+        refuse_arguments(self, _other)
         with restore_on_failure(self):
             self.check_parameters()
             data, labelled, X_unlabelled = self._split(X, y, sample_weight)
             rng = check_random_state(self.random_state)
             seed, trial_seed, split_seed = (draw_seed(rng) for _ in range(3))
-            self.n_unlabelled_ = len(data.y) - len(labelled)
-            self.n_rounds_ = self.n_rounds if self.n_unlabelled_ else 0
-            self.round_errors_ = None
+            self.n_unlabelled_: int = len(data.y) - len(labelled)
+            self.n_rounds_: int = self.n_rounds if self.n_unlabelled_ else 0
+            self.round_errors_: Floats | None = None
             if self.n_rounds_ > 1 and len(labelled) >= 5:
                 order = np.random.RandomState(split_seed).permutation(labelled)
                 n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
@@ -195,7 +203,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
                 self.n_rounds_ = int(np.argmin(self.round_errors_))
             rounds = self._fit_rounds(data.take(labelled), X_unlabelled, self.n_rounds_, seed)
             twins, inconsistency = zip(*rounds, strict=True)
-            self.twin_, self.loop_inconsistency_ = twins[-1], np.array(inconsistency)
+            self.twin_: Any = twins[-1]
+            self.loop_inconsistency_: Floats = np.array(inconsistency)
             # rows of the whole table, not of its labelled part
             fitted = self.twin_.fitted_
             rows = labelled[fitted.anchors.table_rows]
@@ -205,7 +214,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
-    def _split(self, X, y, sample_weight):
+    def _split(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Any:
         """The validated samples, the numbers of the labelled ones, and the unlabelled rows of X."""
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
@@ -228,16 +237,16 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         if self.n_loops is not None:
             check_integer("n_loops", self.n_loops)
 
-    def _base_twin(self) -> TwinRegressor:
+    def _base_twin(self) -> Any:
         if self.twin is None:
             return TwinRegressor()
-        if not isinstance(self.twin, TwinRegressor):
-            raise TypeError(f"twin must be a TwinRegressor, not {self.twin!r}.")
+        if not hasattr(self.twin, "refit_with"):
+            raise TypeError(f"twin must be a TwinRegressor or a neural twin, not {self.twin!r}.")
         return self.twin
 
     def _fit_rounds(
         self, data: _Samples, X_unlabelled: Any, n_rounds: int, seed: int
-    ) -> Iterator[tuple[TwinRegressor, float]]:
+    ) -> Iterator[tuple[Any, float]]:
         """Yield the twin and its mean loop inconsistency, before the first round and after each."""
         rng = np.random.RandomState(seed)
         twin = clone(self._base_twin())
@@ -260,8 +269,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             if number:
                 twin.refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
             fitted = twin.fitted_
-            model = replace(fitted.model, symmetric=self.symmetric)
-            fitted = replace(fitted, model=model)
+            if isinstance(twin, TwinRegressor):  # networks are antisymmetric
+                model = replace(fitted.model, symmetric=self.symmetric)
+                fitted = replace(fitted, model=model)
             sides = [fitted.predict_difference(*side)[0] for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
@@ -278,17 +288,15 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
                 stacklevel=4,
             )
 
-    def _count_loops(self, twin: TwinRegressor) -> int:
+    def _count_loops(self, twin: Any) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
-        n_outputs = twin.fitted_.anchors.targets.shape[1]
-        max_pairs = twin.max_pairs_in_memory(twin.difference_model_.features, n_outputs)
-        available = (max_pairs - twin.n_pairs_) // 3
+        available = twin.max_pseudo_pairs() // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:
             raise MemoryLimitError(
                 f"{n_loops:,} loops have {3 * n_loops:,} pairs, which with the {twin.n_pairs_:,} "
                 f"labelled pairs do not fit into memory_limit={twin.memory_limit!r} of the twin "
-                f"(at most {max_pairs:,} do); use fewer loops, fewer pairs or a larger limit."
+                f"({max(0, available):,} loops do); use fewer loops, fewer pairs or a larger limit."
             )
         return n_loops
 

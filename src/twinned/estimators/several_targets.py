@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,13 @@ from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
+from twinned.rows.validation import check_numbers
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
 
 
-def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
+def per_target(method: _Method) -> _Method:
     """Decorator of a method that a model of several targets calls for each of them.
 
     An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
@@ -41,7 +43,7 @@ def per_target(method: Callable[..., Any]) -> Callable[..., Any]:
         ]
         return _combine(results, self.target_names_)
 
-    return call
+    return cast(_Method, call)
 
 
 def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
@@ -60,9 +62,9 @@ def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
 
 def target_columns(y: Any, n_targets: int) -> list[Any]:
     """One number for each target, or the (row,) values of each."""
-    values = np.asarray(y, dtype=np.float64)
-    if values.ndim == 0:
+    if np.ndim(y) == 0:
         return [y] * n_targets
+    values = check_numbers("y", y)
     if values.ndim != 2 or values.shape[1] != n_targets:
         raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
     return list(values.T)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
@@ -21,7 +22,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import check_choice, check_row_numbers
+from twinned.rows.validation import check_choice, check_row_numbers, count_rows, validate_target
 
 # By which the transformation is chosen: quick members of a blend, the number of rows, and the least
 # relative fall of the error.
@@ -70,37 +71,48 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     target_transform_: str | None = None
     scaling_: PowerScaling | None = None
 
-    def __init__(self, regressor, target_transform="auto"):
+    def __init__(self, regressor: Any, target_transform: str | None = "auto") -> None:
         super().__init__(regressor)
         self.target_transform = target_transform
 
     def fit(
-        self, X, y, sample_weight=None, *, y_lower=None, y_upper=None, y_std=None, **fit_params
-    ):
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin.
 
         `y_std`, the standard deviations of the errors of y, are transformed by the delta method.
         """
+        n_rows = count_rows(y)
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
-            bounds = TargetBounds(*2 * [check_array(y, dtype=np.float64, ensure_2d=False)])
+            values = validate_target(self, y, count_rows(X), multi_output=True)
+            bounds = TargetBounds(values, values)
         else:
-            bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
-        rows = np.flatnonzero(~bounds.censored.reshape(len(y), -1).any(axis=1))
+            bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)
+        rows = np.flatnonzero(~bounds.censored.reshape(n_rows, -1).any(axis=1))
         if name == "auto":
             of_rows = {name: fit_params.get(name) for name in ("groups", "batch")}
             name = choose_transform(X, bounds.lower, rows, sample_weight=sample_weight, **of_rows)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         if y_std is not None:
-            y_std = check_row_numbers("y_std", y_std, len(y))
+            y_std = check_row_numbers("y_std", y_std, n_rows)
             ends["y_std"] = y_std / target.slope(bounds.limits())
         if sample_weight is not None:
             fit_params["sample_weight"] = sample_weight
         TransformedTargetRegressor.fit(self, X, fitted_y, **ends, **fit_params)
         if not isinstance(unwrap(self.regressor_)[0], TwinMethods):
-            raise TypeError(f"regressor must be a twin, or end with one, not {self.regressor!r}.")
+            kind = type(self.regressor).__name__
+            raise TypeError(f"regressor must be a twin, or end with one, not a {kind}.")
         if n_targets := len(unwrap(self.regressor_)[0].targets_):
             raise ValueError(
                 f"y has {n_targets} targets, but a blend of a transformed target has one; fit a "
@@ -170,9 +182,9 @@ class LogTargetRegressor(TransformedTargetTwin):
     array([7.4])
     """
 
-    target_transform_ = "log"
+    target_transform_: str | None = "log"
 
-    def __init__(self, regressor):
+    def __init__(self, regressor: Any) -> None:
         super().__init__(regressor, "log")
 
     @classmethod

@@ -8,10 +8,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.utils import check_random_state, get_tags
 
-from twinned._compat import unwrap_search
+from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import (
@@ -154,6 +155,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
         its levels.
+    batch_effect : {"offset", "function", "auto"}, default="offset"
+        As in `AutoTwinRegressor`. A constant that is added to one batch changes its predictions
+        alone.
     n_jobs : int or None, default=None
         Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
         cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.
@@ -244,18 +248,18 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        groups=None,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-        X_val=None,
-        y_val=None,
-    ):
+        groups: ArrayLike | None = None,
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> Self:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
         Parameters
@@ -318,7 +322,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         With `for_fold`, for the folds of another method: without folds of its own, but for the
         choice of `anchors="auto"`.
         """
-        twin = self.clone_for_folds() if for_fold else clone(self)
+        twin: Any = self.clone_for_folds() if for_fold else clone(self)
         twin.__dict__.update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
         with limit_threads(twin.n_jobs):
             with_folds = twin.cv != 0 and (twin.estimator is None or twin.cv is not None)
@@ -382,7 +386,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fitted, training = self._fit_model(rows, sizes, validation)
         if fold is not None:
             fitted = self._with_residuals(fitted, known, predicted)
-        self.n_pairs_ = len(training.first)
+        self.n_pairs_: int = len(training.first)
         self._fitted = update_effects(fitted, rows.effects)
         return training
 
@@ -559,6 +563,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         base = unwrap_search(model.estimator)
         estimator = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
         self._fitted = replace(self.fitted_, model=replace(model, estimator=estimator))
+
+    def max_pseudo_pairs(self) -> int:
+        """The number of pairs with pseudo-labels that fit into memory beside the training pairs."""
+        n_outputs = self.fitted_.anchors.targets.shape[1]
+        features = self.difference_model_.features
+        return self.max_pairs_in_memory(features, n_outputs) - self.n_pairs_
 
     @property
     def difference_model_(self) -> SklearnDifferenceModel:

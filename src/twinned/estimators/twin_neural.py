@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Self
+from typing import Never, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from twinned.estimators.base import BaseTwin
@@ -15,9 +16,9 @@ from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.fitting import TrainedEnsemble, fit_problems, train_again
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
-from twinned.models.resources import limit_threads
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import (
     AnchorStrategy,
     WeightStrategy,
@@ -27,6 +28,7 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import VALIDATED, TrainingRows
+from twinned.rows.validation import refuse_arguments
 
 
 @dataclass(eq=False, repr=False)
@@ -59,6 +61,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
         is positive, rows with y = NaN are unlabelled, and loops include them.
+    batch_effect : {"offset", "function", "auto"}, default="offset"
+        As in `TwinRegressor`.
     training : NeuralTraining or None, default=None
         Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
         is what `effort` sets. They are searched as `training__learning_rate`.
@@ -123,38 +127,53 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        batch=None,
-        y_lower=None,
-        y_upper=None,
-        y_std=None,
-        X_val=None,
-        y_val=None,
-    ):
+        batch: ArrayLike | None = None,
+        y_lower: ArrayLike | None = None,
+        y_upper: ArrayLike | None = None,
+        y_std: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        **_other: Never,
+    ) -> Self:
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
-        return self._fit_problem(
-            X,
-            y,
-            sample_weight=sample_weight,
-            batch=batch,
-            y_lower=y_lower,
-            y_upper=y_upper,
-            y_std=y_std,
-            X_val=X_val,
-            y_val=y_val,
-        )
+        refuse_arguments(self, _other)
+        bounds = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
+        validation = {"X_val": X_val, "y_val": y_val}
+        self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
+        return self
+
+    def fit_pairs(self, X, y, sample_weight=None):
+        """`fit`, which returns the problem and its trained ensemble for `refit_with`."""
+        return self._fit_problem(X, y, sample_weight=sample_weight)
+
+    def refit_with(self, training, sides, labels):
+        """Train again with pairs with pseudo-labels, the members with the settings that they had.
+
+        Residuals and out-of-fold predictions remain those of the first fit.
+        """
+        problem, ensemble = training
+        with limit_threads(self.n_jobs):
+            problem = problem.with_pseudo_labels(sides, labels)
+            self.set_networks(problem, train_again(problem, ensemble))
+
+    def max_pseudo_pairs(self) -> int:
+        """The number of pairs with pseudo-labels that fit into memory."""
+        limit, targets = parse_memory_limit(self.memory_limit), self.fitted_.anchors.targets
+        values_per_pair = 2 * self.schema_.n_encoded + targets.shape[1]
+        return 2**62 if limit is None else limit // ((8 + 4) * values_per_pair)
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and the fitted state."""
         super().set_networks(problem, ensemble)
         rows = problem.table
-        self.n_pairs_ = problem.n_pairs
+        self.n_pairs_: int = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
         rng = np.random.RandomState(problem.seed)
         anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)

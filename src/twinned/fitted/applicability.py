@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +41,8 @@ _JITTER = 1e-8
 _ROWS_PER_BLOCK = 1000
 
 
-class ClassStatistics(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
     """What was measured of held-out rows of each class, in the order of `LABELS`; NaN without."""
 
     rows: Floats  # (class,): their number
@@ -113,7 +115,7 @@ class ApplicabilityDomain:
     ) -> None:
         n_known = len(features)
         codes = np.arange(n_known) if groups is None else np.unique(groups, return_inverse=True)[1]
-        self.known_values = KnownValues(matrix, categorical, codes)
+        self.known_values: KnownValues = KnownValues(matrix, categorical, codes)
         self._categorical = list(categorical)
         self._metric = metric
         self._features = metric.in_length_scales(features)
@@ -133,7 +135,7 @@ class ApplicabilityDomain:
         others = _nearest_of_others(self._reference_index, rows, own, own)
         expected_errors = deviation * self._error_size(others)
         self._unit = float(np.median(expected_errors))
-        self.known_scores = expected_errors / self._unit
+        self.known_scores: Floats = expected_errors / self._unit
         limits = np.quantile(self.known_scores, [_INSIDE_SHARE, 1 - _OUTSIDE_SHARE])
         # beyond rounding: the rows of a regular design all have the same expected error
         self._limits = limits * (1 + 1e-6)

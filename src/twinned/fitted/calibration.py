@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
@@ -59,15 +60,16 @@ class NeighborFeatures:
         learned: LearnedMetric | None = None,
         codes: Sequence[int] = (),
     ) -> None:
-        self.columns, self.codes = list(columns), list(codes)
+        self.columns: list[int] = list(columns)
+        self.codes: list[int] = list(codes)
         self.y = y
-        self.values = numeric_features(X, self.columns)
+        self.values: Floats = numeric_features(X, self.columns)
         self.learned = learned
         if not self.columns:
             return
         if learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
-                self.scaler = StandardScaler().fit(self.values)
+                self.scaler: Any = StandardScaler().fit(self.values)
         self._index = NeighborIndex(self._standardize(self.values))
 
     @classmethod

@@ -23,7 +23,7 @@ from twinned.fitted.quantiles import (
 from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_integer
+from twinned.rows.validation import check_integer, check_numbers, check_real
 
 NO_CALIBRATION = (
     "The model stores no calibration, which prediction intervals and quantiles need; "
@@ -217,11 +217,12 @@ class Prediction:
 
     def _of_scores(self, scores: Floats) -> Floats:
         """(query, score) values of y at these scores (score,), or (query, score)."""
-        values = self.location[:, None] + self.scale[:, None] * scores
-        return self.target.invert(values)
+        scale = self.scale[:, None]  # first, as its moments contain the location
+        return self.target.invert(self.location[:, None] + scale * scores)
 
     def _to_scores(self, y: Floats) -> Floats:
-        return (self.target.apply(y) - self.location) / self.scale
+        scale = self.scale  # first, as its moments contain the location
+        return (self.target.apply(y) - self.location) / scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +268,7 @@ class TargetPredictions:
 
     def _columns(self, y: ArrayLike) -> list[tuple[Prediction, Floats]]:
         n_rows, n_targets = len(self.predictions[0].queries), len(self.predictions)
-        values = np.asarray(y, dtype=np.float64)
+        values = check_numbers("y", y) if np.ndim(y) else np.asarray(check_real("y", y))
         if values.ndim and values.shape != (n_rows, n_targets):
             raise ValueError(f"y has the shape {values.shape}, not {(n_rows, n_targets)}.")
         columns = np.broadcast_to(values, (n_rows, n_targets)).T

@@ -15,6 +15,7 @@ exist: where they do not, the ratio is unknown, and intervals are infinite.
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +26,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_real
+from twinned.rows.validation import check_numbers, check_real
 
 # Probabilities at which quantiles of scores are those of conformal prediction; and degrees of
 # freedom of the variable that is transformed: with its heavy tails, a row whose error scale is ten
 # times too small costs about 8 nats, not 50 as with a normal variable.
 _LEVELS = (0.005, 0.025, 0.05, 0.1, 0.25)
 _FREEDOM = 3.0
+_TIED = 0.05  # share of the scores with the same value, from which on it has knots
 _LEAST_SLOPE = 1e-3  # of the transformation, in units of that of most scores
 _LEAST_LEVEL = 1e-100  # `stdtrit` fails at levels near the smallest number
 _LARGEST = 1e100  # score; larger and infinite ones count as this one
@@ -65,13 +67,19 @@ class ScoreDistribution(NamedTuple):
         levels = each[(each * (n + 1) >= 1 - 1e-9) & (each * (n + 1) <= n + 1e-9)]
         levels = levels if len(levels) > 1 else np.array([1.0, n]) / (n + 1)
         ranks = np.arange(1, n + 1) / (n + 1)
+        # a value of many scores is the quantile from the first of its ranks to the last
+        _, first, counts = np.unique(scores, return_index=True, return_counts=True)
+        is_tied = counts > max(1.0, _TIED * n)
+        if n > 2 and is_tied.any():
+            ends = [ranks[first[is_tied]], ranks[(first + counts - 1)[is_tied]]]
+            levels = np.unique(np.round(np.concatenate([levels, *ends]), 12))
         student, values = stdtrit(_FREEDOM, levels), np.interp(levels, ranks, scores)
         # that of the middle half, or of all where it is one value; and steps beyond rounding
         slopes = [np.ptp(np.interp([0.25, 0.75], ranks, scores)), np.ptp(values) / np.ptp(student)]
         least = (_LEAST_SLOPE * (slopes[0] or slopes[1]) or 1e-12) * np.diff(student)
         rounding = 1e-12 * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
         steps = np.maximum.reduce([np.diff(values), least, rounding])
-        middle = len(values) // 2
+        middle = _middle(student)
         below, above = np.cumsum(steps[:middle][::-1])[::-1], np.cumsum(steps[middle:])
         return cls(student, values[middle] + np.concatenate([-below, [0.0], above]))
 
@@ -81,7 +89,8 @@ class ScoreDistribution(NamedTuple):
 
         The outer ones are those of the lines through the middle and the ends.
         """
-        middle = len(self.scores) // 2 if len(self.scores) > 2 else [-1, 0]  # the other end of two
+        # the other end of two
+        middle = _middle(self.student) if len(self.scores) > 2 else [-1, 0]
         rise, run = (part[[0, -1]] - part[middle] for part in (self.scores, self.student))
         low, high = rise / run
         return np.array([low, *(np.diff(self.scores) / np.diff(self.student)), high])
@@ -104,6 +113,11 @@ class ScoreDistribution(NamedTuple):
         """The logarithm of the density at these scores."""
         slopes = self._slopes[np.searchsorted(self.scores, scores, side="right")]
         return student_t.logpdf(self._to_student(scores), _FREEDOM) - np.log(slopes)
+
+
+def _middle(student: Floats) -> int:
+    """The knot of the median, or the second of two."""
+    return int(np.searchsorted(student, -1e-9))
 
 
 def _interpolate(x: Floats, knots: Floats, values: Floats, slopes: Floats) -> Floats:
@@ -140,7 +154,10 @@ def tails(confidence: float | Floats) -> Floats:
 
 def check_levels(quantiles: ArrayLike) -> Floats:
     """Validate probabilities of quantiles."""
-    levels = np.asarray(quantiles, dtype=np.float64)
+    try:
+        levels = np.asarray(quantiles, dtype=np.float64)
+    except (TypeError, ValueError):
+        levels = np.empty(0)
     if levels.ndim != 1 or not len(levels) or not np.all((levels > 0) & (levels < 1)):
         raise ValueError(f"quantiles must be a list of numbers between 0 and 1, not {quantiles!r}.")
     return levels
@@ -148,7 +165,7 @@ def check_levels(quantiles: ArrayLike) -> Floats:
 
 def check_values(y: ArrayLike, n_rows: int) -> Floats:
     """Validate one value of y, or one for each row."""
-    values = np.asarray(y, dtype=np.float64)
+    values = np.array(y, dtype=np.float64) if isinstance(y, Real) else check_numbers("y", y)
     if values.shape not in ((), (n_rows,)) or np.isnan(values).any():
         raise ValueError(f"y must be one number, or one for each of the {n_rows} rows.")
     return values

@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
 # Root mean square error of held-out rows in units of the spread of the anchors' estimates: medians
@@ -40,12 +40,13 @@ class MetricProcess:
 
     def __init__(self, known: Floats, metric: LearnedMetric) -> None:
         """Of encoded features (known row, encoded feature)."""
-        self.metric, self.n_known = metric, len(known)
-        self.used = np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]
-        self.scaled = metric.in_length_scales(known[self.used])
+        self.metric = metric
+        self.n_known: int = len(known)
+        self.used: Indices = np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]
+        self.scaled: Floats = metric.in_length_scales(known[self.used])
         covariance = _kernel(self.scaled, self.scaled)
         covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
-        self.factor = np.linalg.cholesky(covariance)
+        self.factor: Floats = np.linalg.cholesky(covariance)
 
     def explained(self, scaled: Floats) -> Floats:
         """(row, known row) of rows in length scales, whose inner products are explained."""

@@ -31,13 +31,12 @@ from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks
 from twinned.pairing.anchors import (
     AllAnchors,
     AnchorStrategy,
-    GPWeights,
     UniformWeights,
-    WeightStrategy,
 )
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
+from twinned.rows.validation import check_row_numbers
 
 if TYPE_CHECKING:
     from twinned.fitted.applicability import ClassStatistics
@@ -73,14 +72,14 @@ class FittedTwin:
     model: DifferenceModel
     anchors: Anchors
     anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
-    weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
+    weight_strategy: Any = field(default_factory=UniformWeights)
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
     # equal weights. So the model is not changed by their mean.
     residuals: Floats | None = None
     # Weights of the estimates with these residuals, None for equal ones, and the correlation by
     # which anchors that equal the query have more weight.
-    local_weights: GPWeights | None = None
+    local_weights: Any = None  # GPWeights, or None
     replicate_correlation: float = 0.0
     batches: BatchEffects | None = None  # whose codes are those of the anchors
     target: TargetTransform = IDENTITY
@@ -116,7 +115,8 @@ class FittedTwin:
             return Prediction(self, queries)
         prediction = Prediction(self, queries, calibration)
         if y_std is not None and self.target != IDENTITY:
-            y_std = np.asarray(y_std, dtype=np.float64) / self.target.slope(prediction.mean)
+            y_std = check_row_numbers("y_std", y_std, len(queries))
+            y_std = y_std / self.target.slope(prediction.mean)
         adjusted = calibration.with_errors(of, y_std, len(queries))
         return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
 

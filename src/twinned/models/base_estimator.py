@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
@@ -47,7 +49,8 @@ _FITS_IN_FLOAT32 = (
 _EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
 
 
-class TreeSizes(NamedTuple):
+@dataclass(frozen=True)
+class TreeSizes:
     """Pairs, trees and bins of the base estimator of `TwinRegressor(estimator=None)`."""
 
     pairs_per_row: float
@@ -93,7 +96,7 @@ class TreeSizes(NamedTuple):
 SMALL = TreeSizes(40, 40_000, 0.0, 100, 0.3, 63)
 FAST = TreeSizes(40, DEFAULT_PAIRS, 0.5, 200, 0.2, 255)
 THOROUGH = TreeSizes(np.inf, DEFAULT_PAIRS, 1.0, 350, 0.2, 255)
-THOROUGH_FOLDS = THOROUGH._replace(max_pairs=40_000)
+THOROUGH_FOLDS = replace(THOROUGH, max_pairs=40_000)
 
 SIZES = {"small": SMALL, "fast": FAST, "balanced": THOROUGH, "thorough": THOROUGH}
 """Sizes of the default estimator by the effort; "balanced" chooses between "fast" and these."""
@@ -155,7 +158,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     return None
 
 
-def set_unset_seeds(estimator, draw):
+def set_unset_seeds(estimator: Any, draw: Callable[[], Any]) -> Any:
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
     parameters = sorted(estimator.get_params().items())
     unset = [name for name, value in parameters if name.endswith("random_state") and value is None]

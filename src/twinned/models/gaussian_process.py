@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
@@ -80,7 +81,7 @@ class GaussianProcess:
     log_marginal_likelihood_: float
     single_output: bool
 
-    def predict(self, X, return_std=False):
+    def predict(self, X: Floats, return_std: bool = False) -> Any:
         """Mean, and standard deviation of a new observation of weight 1 with `return_std`.
 
         Both are (n,), or (n, n_outputs) where y has several.

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from twinned._compat import BaseEstimator
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices

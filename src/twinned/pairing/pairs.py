@@ -8,9 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 
+from twinned._compat import BaseEstimator
 from twinned.rows.folds import Folds
 from twinned.rows.neighbors import NeighborIndex, check_metric
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
@@ -345,7 +345,7 @@ class PairFeatures:
         self.kind = kind
         self.dtype = dtype
         n_features = len(schema.kinds)
-        self.selected = np.arange(n_features) if selected is None else selected
+        self.selected: Indices = np.arange(n_features) if selected is None else selected
         self._selected = None
         if selected is not None and len(selected) < n_features:
             self._selected = schema.row_columns(selected)
@@ -355,11 +355,11 @@ class PairFeatures:
         n_numeric, n_codes = example.numeric.shape[1], example.codes.shape[1]
         self._n_encoded = n_numeric + example.one_hot.shape[1]
         if callable(kind):
-            self.width = self._call(example, example).shape[1]
+            self.width: int = self._call(example, example).shape[1]
         else:
             self.width = 2 * self._n_encoded * ("concat" in kind)
             self.width += (n_numeric + n_codes) * ("difference" in kind)
-        self.bytes_per_pair = self.width * dtype.itemsize
+        self.bytes_per_pair: int = self.width * dtype.itemsize
 
     def build(self, first: Rows, second: Rows) -> Floats:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def save(
     archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
-def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEstimator:
+def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of

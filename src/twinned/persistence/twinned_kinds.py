@@ -175,9 +175,8 @@ def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, a
         )
     if nearest := fitted.nearest:  # made now, so that predictions need not
         anchors.index(nearest[1])
-    own = {name: value for name, value in state.items() if name not in _FITTED}
-    set_state(twin, own)
-    twin._fitted = fitted
+    of_estimator = {name: value for name, value in state.items() if name not in _FITTED}
+    set_state(twin, {**of_estimator, "_fitted": fitted})
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -341,9 +340,10 @@ def _read_twin(twin: BaseEstimator) -> State:
         return twin.__getstate__()
     fitted, anchors = twin.fitted_, twin.fitted_.anchors
     metric, power = anchors.known_metric, twin.local_power_
+    of_estimator = twin.__getstate__()
     state = {
-        **twin.__getstate__(),
-        "_pair_dtype": twin._pair_dtype.name,
+        **of_estimator,
+        "_pair_dtype": of_estimator["_pair_dtype"].name,
         "_schema": fitted.schema,
         "anchors_X_": anchors.X,
         "anchors_y_": anchors.y,
@@ -362,7 +362,7 @@ def _read_twin(twin: BaseEstimator) -> State:
         "_learned_metric": None if metric is None else tuple(metric),
         "_censored_X": anchors.censored_X,
         "intervals_": _read_calibration(fitted),
-        "applicability_": fitted.applicability and fitted.applicability._asdict(),
+        "applicability_": fitted.applicability and vars(fitted.applicability),
         "replicate_correlation_": fitted.replicate_correlation,
     }
     model = fitted.model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from twinned.rows.schema import Floats
+
+_WHOLE = re.compile(r"(-?\d+)\.0+")
 
 
 def unknown_batches(name: str, values: Sequence[str]) -> str:
@@ -28,8 +31,12 @@ def unknown_batches(name: str, values: Sequence[str]) -> str:
 def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
     """(row,): labels of batches as text, None where missing; a single label is that of all rows.
 
+    Whole numbers have no decimals, also as the text of a table.
+
     >>> batch_labels(np.array([1.0, 2.0, np.nan]), 3), batch_labels("lab A", 2)
     (['1', '2', None], ['lab A', 'lab A'])
+    >>> batch_labels(["1.0", "01"], 2)
+    ['1', '01']
     """
     values = [batch] * n_rows if np.ndim(batch) == 0 else list(np.asarray(batch, dtype=object))
     if len(values) != n_rows or np.ndim(batch) > 1:
@@ -39,7 +46,10 @@ def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
         if pd.isna(value):
             return None
         is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-        return str(int(value)) if is_whole else str(value)
+        if is_whole:
+            return str(int(value))
+        whole = _WHOLE.fullmatch(str(value))
+        return whole[1] if whole else str(value)
 
     return [text(value) for value in values]
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import pickle
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
+from twinned._compat import dask_meta
 from twinned.rows.schema import is_dask
 
 
-def predict_lazily(model, X, return_std, n_outputs, **options):
+def predict_lazily(
+    model: Any, X: Any, return_std: bool, n_outputs: int | None, **options: Any
+) -> Any:
     """`model.predict` of a Dask collection; `n_outputs` is None where y is one-dimensional.
 
     Of a DataFrame, a Series `prediction`, or a DataFrame `prediction_0`, … with several outputs; of
@@ -37,7 +41,7 @@ def predict_lazily(model, X, return_std, n_outputs, **options):
     return (select(0), select(len(suffixes))) if return_std else select(0)
 
 
-def map_rows(model, method, X, names, **options):
+def map_rows(model: Any, method: str, X: Any, names: list[str], **options: Any) -> Any:
     """Columns of numbers, one row for each row of a Dask collection.
 
     `model.method(rows, **options)` of each partition is an array, or a tuple of arrays, with as
@@ -47,7 +51,7 @@ def map_rows(model, method, X, names, **options):
     _check_features(model, X)
     call = _delay_call(model, method, options)
     if not _is_array(X):
-        meta = pd.DataFrame({name: np.empty(0) for name in names}, index=X._meta.index[:0])
+        meta = pd.DataFrame({name: np.empty(0) for name in names}, index=dask_meta(X).index[:0])
         return X.map_partitions(_rows_of_frame, call, meta, meta=meta)
     X = X.rechunk({1: X.shape[1]})
     return X.map_blocks(
@@ -60,7 +64,7 @@ def map_rows(model, method, X, names, **options):
     )
 
 
-def explain_lazily(model, X, meta, **options):
+def explain_lazily(model: Any, X: Any, meta: pd.DataFrame, **options: Any) -> Any:
     """`model.explain` of a Dask collection; `meta` is a table of comparables without rows.
 
     The DataFrame has the index of X, in which the label of a query is repeated for its anchors, and
@@ -74,7 +78,7 @@ def explain_lazily(model, X, meta, **options):
         if np.isnan(X.shape[0]):
             raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first.")
         X = dd.from_dask_array(X.rechunk({1: X.shape[1]}))
-    index = X._meta.index[:0]
+    index = dask_meta(X).index[:0]
     meta = meta.assign(query=_query_labels(index)).set_index(index)
     call = _delay_call(model, "explain", options)
     return X.map_partitions(_explain_frame, call, meta, as_array, meta=meta)
@@ -89,8 +93,9 @@ def _delay_call(model, method, options):
     from dask.base import tokenize
     from dask.delayed import delayed
 
-    if np.ndim(options.get("batch")):
-        raise ValueError("batch of a Dask collection must be one label for all rows.")
+    for name in ("batch", "y_std"):
+        if np.ndim(options.get(name)):
+            raise ValueError(f"{name} of a Dask collection must be one value for all rows.")
     content = cloudpickle.dumps(partial(getattr(model, method), **options))
     name = f"{type(model).__name__}-{method}-{tokenize(content)}"
     return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
@@ -143,7 +148,7 @@ def _check_features(model, X):
     """Raise for columns that are not those of the model, before any partition is computed."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got a Dask Array of shape {X.shape} instead.")
-    example = np.empty((1, X.shape[1])) if _is_array(X) else X._meta
+    example = np.empty((1, X.shape[1])) if _is_array(X) else dask_meta(X)
     validate_data(model, example, reset=False, skip_check_array=True)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
+from twinned._compat import BaseEstimator
 from twinned.rows.schema import Floats, Indices
 
 MIN_TRAINING_ROWS = 10  # of a fold of groups

@@ -172,12 +172,13 @@ class TableSchema:
 def is_table(X: object) -> bool:
     """Whether X is a data frame with named, typed columns (pandas, polars and others).
 
-    A lazy frame is refused.
+    A lazy one is refused.
     """
     if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
         return True
-    if hasattr(X, "collect_schema"):
-        raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
+    if hasattr(X, "collect_schema") or is_dask(X):
+        call = "compute" if is_dask(X) else "collect"
+        raise TypeError(f"X is lazy ({type(X).__name__}); call .{call}() first.")
     return False
 
 
@@ -188,7 +189,7 @@ def is_dask(X: object) -> bool:
     return any(isinstance(X, vars(module).get(name, ())) for module, name in loaded)
 
 
-def column_list(X):
+def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     """The columns of a table or two-dimensional array, and their names or indices."""
     if is_table(X):
         frame = nw.from_native(X, eager_only=True)

@@ -7,15 +7,16 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
 
 from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import (
+    check_numbers,
     check_row_numbers,
     check_sample_weight,
     target_names,
@@ -25,7 +26,7 @@ from twinned.rows.validation import (
 
 FLOAT64 = np.dtype(np.float64)
 # Attributes of an estimator that describe the table of its fit, not the rows.
-VALIDATED = {"n_features_in_", "feature_names_in_", "_pair_dtype"}
+VALIDATED = {"n_features_in_", "feature_names_in_", "batch_name_", "_pair_dtype"}
 
 
 class TargetBounds(NamedTuple):
@@ -235,7 +236,7 @@ def validate_training_rows(
     ----------
     estimator : estimator
         Its parameter `categorical_features` and its tags are used; it learns the names and the
-        number of features.
+        number of features, and the name of a Series of batches.
     X, y, sample_weight, groups, y_lower, y_upper, y_std : arguments of `fit`
         With bounds, y is NaN where the value is censored.
     pair_dtype : dtype, default=float64
@@ -255,6 +256,9 @@ def validate_training_rows(
         `y` of a censored row is its limit.
     """
     matrix, schema = validate_table(estimator, X, None, pair_dtype)
+    vars(estimator).pop("batch_name_", None)  # of an earlier fit
+    if isinstance(batch, pd.Series) and isinstance(batch.name, str):
+        estimator.batch_name_ = batch.name
     bounds = weight = None
     if sample_weight is not None:
         weight = check_sample_weight(sample_weight, len(matrix))
@@ -327,9 +331,7 @@ def _validate_bound(name: str, given: ArrayLike | None, y: Floats, infinity: flo
     default = np.where(np.isnan(y), infinity, y)
     if given is None:
         return default
-    bound = check_array(
-        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
-    )
+    bound = check_numbers(name, given)
     if bound.shape != y.shape:
         raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
     return np.where(np.isnan(bound), default, bound)

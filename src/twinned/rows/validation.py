@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from twinned._compat import num_samples
@@ -24,6 +24,13 @@ from twinned.rows.schema import (
     learn_schema,
 )
 
+# By argument of `fit`: the estimators that have it.
+_ESTIMATORS_WITH = {
+    "groups": "TwinRegressor or AutoTwinRegressor",
+    **dict.fromkeys(["batch", "y_std"], "TwinRegressor, TwinNeuralRegressor or AutoTwinRegressor"),
+    **dict.fromkeys(["y_lower", "y_upper"], "TwinNeuralRegressor or AutoTwinRegressor"),
+    **dict.fromkeys(["X_val", "y_val"], "TwinNeuralRegressor or NeuralRegressor"),
+}
 # Squares of differences must stay within the numbers of a saved model, and finite where they are
 # multiplied, else an estimator returns NaN without an error. In float32 the limit is the largest
 # difference that can be represented.
@@ -96,12 +103,12 @@ def validate_table(
     names, is_training = None, schema is None
     if is_training:
         declared = _declared_indices(X, estimator.categorical_features)
-        if declared or is_table(X):
+        if declared or is_table(X) or _holds_objects(X):
             schema = learn_schema(column_list(X)[0], declared)
     # non-finite values are refused below, with their row and column
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
     options["ensure_min_samples"] = 2 if is_training else 1
-    if schema is not None and (is_table(X) or not schema.is_all_numeric):
+    if schema is not None and (is_table(X) or not schema.is_all_numeric or _holds_objects(X)):
         values, names = column_list(X)
         validate_data(estimator, X, reset=is_training, skip_check_array=True)
         if learn_categories:
@@ -136,7 +143,7 @@ def validate_target(
     names = target_names(y)
     if is_table(y):
         y = np.column_stack([np.asarray(column.to_numpy()) for column in column_list(y)[0]])
-    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+    y = check_numbers("y", y)
     if y.ndim == 2 and y.shape[1] > 1 and not multi_output:
         raise ValueError(
             f"y has {y.shape[1]} columns, but the base estimator predicts one output; wrap it in "
@@ -144,9 +151,6 @@ def validate_target(
         )
     if not multi_output:
         y = column_or_1d(y, warn=True)
-    if y.dtype.kind not in "fiub":
-        y = _numbers_from_objects(y)
-    y = y.astype(np.float64)
     bad = ~np.isfinite(y)
     if allow_missing:
         missing = np.isnan(y)
@@ -196,7 +200,7 @@ def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
     """Validate one number for all rows, or one for each: (n,) float64, finite, not negative."""
     if isinstance(given, numbers.Real) and not isinstance(given, bool):
         given = np.full(n_rows, float(given))
-    values = check_array(given, ensure_2d=False, dtype=np.float64, input_name=name)
+    values = check_numbers(name, given, finite=True)
     if values.shape != (n_rows,):
         raise ValueError(f"{name} has the shape {values.shape}, but X has {n_rows} rows.")
     if (values < 0).any():
@@ -204,6 +208,14 @@ def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
         raise ValueError(f"{name}[{row}] = {values[row]} is negative.")
     _check_range(name, values, np.dtype(np.float64))
     return values
+
+
+def refuse_arguments(estimator: object, arguments: Iterable[str]) -> None:
+    """Raise for arguments that `fit` of an estimator does not have."""
+    for name in arguments:
+        others = _ESTIMATORS_WITH.get(name)
+        advice = f"use {others}, or leave it out" if others else "leave it out"
+        raise TypeError(f"fit of {type(estimator).__name__} has no argument {name!r}; {advice}.")
 
 
 def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
@@ -266,17 +278,36 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
     return indices
 
 
-def _numbers_from_objects(y: np.ndarray) -> Floats:
-    numbers = np.empty(y.shape)
-    for position, value in enumerate(y.flat):
+def _holds_objects(X: Any) -> bool:
+    """Whether an array or a list holds values that are no numbers, such as text."""
+    return (X if hasattr(X, "dtype") else np.asarray(X)).dtype.kind not in "fiubc"
+
+
+def check_numbers(name: str, values: Any, *, finite: bool = False) -> Floats:
+    """Validate an array of numbers, which may be NaN or infinite unless `finite`: float64.
+
+    >>> check_numbers("y_std", [0.1, "high"])
+    Traceback (most recent call last):
+    ValueError: y_std must be numeric, but holds 'high' (value 1).
+    """
+    if isinstance(values, str):
+        values = [values]
+    options: dict[str, Any] = {"ensure_2d": False, "dtype": None, "ensure_all_finite": False}
+    array = check_array(values, **options, input_name=name)
+    is_numeric = array.dtype.kind in "fiub"
+    numbers = array.astype(np.float64) if is_numeric else np.empty(array.shape)
+    for position, value in enumerate(() if is_numeric else array.flat):
         try:
             numbers.flat[position] = to_number(value)
         except (TypeError, ValueError):
-            limits = [i for i, text in enumerate(y.flat) if str(text).lstrip()[:1] in ("<", ">")]
-            position = limits[0] if limits else position
+            texts = [str(text).lstrip() for text in array.flat]
+            limits = [i for i, text in enumerate(texts) if text[:1] in ("<", ">")]
+            position = limits[0] if limits and name == "y" else position
             hint = " Limits of detection are given by y_lower and y_upper." if limits else ""
-            message = f"y must be numeric, but holds {y.flat[position]!r} (value {position}).{hint}"
-            raise ValueError(message) from None
+            shown = f"{array.flat[position]!r} (value {position}).{hint}"
+            raise ValueError(f"{name} must be numeric, but holds {shown}") from None
+    if finite:
+        assert_all_finite(numbers, input_name=name)
     return numbers
 
 

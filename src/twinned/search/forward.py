@@ -15,7 +15,7 @@ from twinned.estimators.methods import TwinMethods
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import in_batches
-from twinned.rows.schema import NUMERIC, Floats, Indices
+from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema
 from twinned.rows.validation import target_names
 
 # Networks are compiled for each number of rows, so that all predictions are of such numbers.
@@ -25,7 +25,7 @@ _MULTIPLE = 16
 def require_twin(model: Any) -> TwinMethods:
     """Return a fitted twin; other models are refused."""
     if not isinstance(model, TwinMethods):
-        raise TypeError(f"model must be a twin, not {model!r}.")
+        raise TypeError(f"model must be a twin, not a {type(model).__name__}.")
     check_is_fitted(model)
     return model
 
@@ -51,20 +51,20 @@ class ForwardModel:
     """
 
     def __init__(self, model: Any, batch: str | None) -> None:
-        self.twin = require_twin(model)
+        self.twin: TwinMethods = require_twin(model)
         self.batch = batch
         targets = self.twin.targets_ or [self.twin]
         self.fitted: list[FittedTwin] = [target.fitted_ for target in targets]
-        self.schema = self.fitted[0].schema
-        self.names = self.twin.feature_labels()
-        self.known = self.fitted[0].anchors.X
-        self.anchor_labels = self.fitted[0].anchors.labels
-        self.has_intervals = self.fitted[0].calibration is not None
-        self.known_y = [known_values(fitted, batch) for fitted in self.fitted]
+        self.schema: TableSchema = self.fitted[0].schema
+        self.names: list[str] = self.twin.feature_labels()
+        self.known: Floats = self.fitted[0].anchors.X
+        self.anchor_labels: list[Any] | None = self.fitted[0].anchors.labels
+        self.has_intervals: bool = self.fitted[0].calibration is not None
+        self.known_y: list[Floats] = [known_values(fitted, batch) for fitted in self.fitted]
         names = target_names(self.fitted[0].anchors.y)
         if self.twin.targets_:
-            names = self.twin.target_names_
-        self.target_names = [str(name) for name in names] or ["y"]
+            names = [target.target_name_ for target in self.twin.targets_]
+        self.target_names: list[str] = [str(name) for name in names] or ["y"]
 
     @property
     def known_outputs(self) -> list[Floats]:

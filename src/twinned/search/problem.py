@@ -84,19 +84,25 @@ class Goals:
             target = {names[0]: target}
         if not target:
             raise ValueError("target is empty.")
-        self.outputs = find_columns(names, list(target), "target")
-        self.direction = np.array([_DIRECTIONS.get(str(goal), 0) for goal in target.values()])
-        self.low, self.high, self.unit = np.empty((3, len(target)))
+        self.outputs: list[int] = find_columns(names, list(target), "target")
+        self.direction: Floats = np.array(
+            [_DIRECTIONS.get(str(goal), 0) for goal in target.values()]
+        )
+        self.low: Floats = np.empty(len(target))
+        self.high: Floats = np.empty(len(target))
+        self.unit: Floats = np.empty(len(target))
         for i, (output, goal) in enumerate(zip(self.outputs, target.values(), strict=True)):
             wanted = (None, None) if self.direction[i] else goal
             self.low[i], self.high[i] = parse_range(
                 "target", wanted, known_y[output], ", 'max', 'min'"
             )
             self.unit[i] = known_y[output].std() or 1.0
-        self.is_number = self.low == self.high
-        self.tolerance = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
+        self.is_number: Mask = self.low == self.high
+        self.tolerance: Floats = np.where(self.is_number, _TOLERANCE, _LIMIT_TOLERANCE)
         is_range = np.flatnonzero(~self.is_number & (self.direction == 0))
-        self.ranges = {self.outputs[i]: (self.low[i], self.high[i]) for i in is_range}
+        self.ranges: dict[int, tuple[float, float]] = {
+            self.outputs[i]: (self.low[i], self.high[i]) for i in is_range
+        }
 
     def _outside(self, ends: Floats) -> Floats:
         """(row, goal, 2): how far ends are too low, negative, and too high, in units."""
@@ -168,8 +174,11 @@ class SearchSpace:
     def __init__(
         self, low: Floats, high: Floats, is_free: Mask, is_whole: Mask, constraints: Constraints
     ) -> None:
-        self.low, self.high, self.is_free, self.is_whole = low, high, is_free, is_whole
-        self.width = np.where(high > low, high - low, 1.0)
+        self.low: Floats = low
+        self.high: Floats = high
+        self.is_free: Mask = is_free
+        self.is_whole: Mask = is_whole
+        self.width: Floats = np.where(high > low, high - low, 1.0)
         # constraints are divided by the largest changes by one column
         coefficients, limits, self._is_equation = constraints
         unit = np.abs(coefficients * self.width).max(axis=1, initial=1e-9)

@@ -34,7 +34,7 @@ def solve(
     *,
     near: Any = None,
     fixed: Sequence[str] | Mapping[str, Any] | None = None,
-    bounds: Mapping[str, Sequence[float | None]] | None = None,
+    bounds: Mapping[str, Sequence[float | None] | str] | None = None,
     constraints: Sequence[str] | str | None = None,
     n: int = 5,
     confidence: float | None = None,

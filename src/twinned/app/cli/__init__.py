@@ -49,7 +49,7 @@ class _CommandGroup(TyperGroup):
             raise typer.Exit(2) from None
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=_CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a bug shows a plain traceback

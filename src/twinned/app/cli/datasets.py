@@ -14,7 +14,7 @@ from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},

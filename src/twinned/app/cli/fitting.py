@@ -112,7 +112,7 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
     if options.model == "neural":
         from twinned import TwinNeuralRegressor
 
-        twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
+        twin: Any = TwinNeuralRegressor(effort=NEURAL_EFFORT)
     else:
         twin = TwinRegressor(_base_estimator(options.model))
     pairs = int(options.pairs) if options.pairs.isdecimal() else options.pairs

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -53,7 +53,7 @@ class PredictionService:
         if predictor.model.n_outputs_ is not None:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         # the columns of a request have names, also for a model that was fitted to an array
-        self.predictor = replace(predictor, names=predictor.model.feature_labels())
+        self.predictor: TablePredictor = replace(predictor, names=predictor.model.feature_labels())
         if isinstance(predictor.twin, TwinRegressor):
             predictor.twin.prepare_fast_path()
 
@@ -177,7 +177,7 @@ class PredictionService:
             table = self.predictor.model.applicability(rows.X)
         if self.predictor.fitted.target != IDENTITY:
             table = table.drop(columns="error", errors="ignore")
-        records = table.to_dict("records")
+        records: Any = table.to_dict("records")
         return [{name: x for name, x in record.items() if x == x} for record in records]  # no NaN
 
     def known_case(self, number: int) -> Json:
@@ -222,7 +222,8 @@ class PredictionService:
         if anchors.labels is None:
             results["anchor"] = [anchor_label(anchors, anchor) for anchor in results["anchor"]]
         results["anchor"] = results["anchor"].astype(str)
-        rows = zip(inputs.to_numpy(), changes.to_numpy(), results.to_dict("records"), strict=True)
+        records: Any = results.to_dict("records")
+        rows = zip(inputs.to_numpy(), changes.to_numpy(), records, strict=True)
         return [
             {
                 "columns": dict(zip(names, values, strict=True)),

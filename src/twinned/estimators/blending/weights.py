@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -198,7 +199,8 @@ def _root_ratio(squares: Floats) -> float:
 # --- results of a fit ---
 
 
-class FitRecord(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FitRecord:
     """Results of the fit of a blend that a saved blend does not have."""
 
     members: list[CrossFittedMember]

@@ -62,7 +62,7 @@ class ConstantTables:
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
-        self.n_bytes = 0
+        self.n_bytes: int = 0
 
     def write(self, name: str, ctype: str, values: ArrayLike) -> str:
         """A constant array; `uint` is the smallest unsigned type that holds the values."""

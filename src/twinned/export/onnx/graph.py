@@ -16,7 +16,9 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from twinned.rows.schema import Floats
 
-FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
+FLOAT: int = TensorProto.FLOAT
+DOUBLE: int = TensorProto.DOUBLE
+INT64: int = TensorProto.INT64
 ML_DOMAIN = "ai.onnx.ml"
 
 

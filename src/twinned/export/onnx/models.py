@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
@@ -140,9 +141,7 @@ def _add_outputs(
     return {"mean": value, "std": std, **intervals}
 
 
-def _add_prediction(
-    model: FittedTwin | BaseNeural, matrix: Tensor, needs_std: bool = True
-) -> Moments:
+def _add_prediction(model: FittedTwin | Any, matrix: Tensor, needs_std: bool = True) -> Moments:
     """The prediction (row, output) of encoded rows by a twin, or by networks that predict y."""
     if not isinstance(model, FittedTwin):
         return add_networks(model.plain_networks(), model.schema_, matrix)
@@ -167,13 +166,14 @@ def _add_blend(fitted: FittedTwin, blend: BlendModel, matrix: Tensor, needs_std:
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
     """(row, 1): the prediction of a member of a blend."""
-    features, estimator = add_preparation(member.preparation, matrix), member.estimator
+    features = add_preparation(member.preparation, matrix)
+    estimator: Any = member.estimator
     try:
         if not isinstance(estimator, Model):
             return add_regressor(estimator, features)
         encoded = encode_matrix(estimator.schema_, features)
-        of_twin = isinstance(estimator, TwinMethods)
-        return _add_prediction(read_fitted(estimator) if of_twin else estimator, encoded).mean
+        model = read_fitted(estimator) if isinstance(estimator, TwinMethods) else estimator
+        return _add_prediction(model, encoded).mean
     except NotExportableError as error:
         raise NotExportableError(f"the member {member.label!r}: {error}") from None
 

@@ -9,10 +9,10 @@ how many of the final members, which are trained on all rows, have each setting.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,8 @@ class TrainedEnsemble(NamedTuple):
     n_members: int  # with those that diverged
     out_of_fold: Floats | None = None  # (table row, output) in units of y
     n_nearest: int | None = None  # anchors of a query, where `anchors` is "auto"; None for all
+    members: Sequence[EnsembleMember] = ()  # how those with a weight were trained
+    selection: Any = None  # the `SettingSelection`, where there is one
 
 
 class TrainedMembers(NamedTuple):
@@ -124,6 +126,20 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
             )
         )
     return ensembles
+
+
+def train_again(problem: TrainingProblem, ensemble: TrainedEnsemble) -> TrainedEnsemble:
+    """Train members of the same settings and numbers of steps again, on a changed problem.
+
+    The out-of-fold predictions remain those by which the settings were selected.
+    """
+    members = list(ensemble.members)
+    config = training_config([problem], [member.setting for member in members])
+    _, max_steps = problem.options.steps(config.shape.n_features)
+    (trained,) = _train_members(config, [problem], [members], max_steps)
+    weights = ensemble.weights * converged(trained)
+    weights /= weights.sum()
+    return ensemble.selection.make_ensemble(config.shape, members, trained, weights)
 
 
 def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
@@ -290,6 +306,8 @@ class SettingSelection:
             weights=weights[used],
             learning_curve=self.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
             n_members=len(weights),
+            members=[members[i] for i in used],
+            selection=self,
             out_of_fold=self.out_of_fold() if len(problem.folds) > 1 else None,
             n_nearest=(None, *problem.options.n_nearest)[self.choice],
         )

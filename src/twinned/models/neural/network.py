@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def round_up(n: int, least: int) -> int:
     return size
 
 
-def pad_to(values: ArrayLike, *shape: int, dtype: DTypeLike = np.float32) -> NDArray:
+def pad_to(values: ArrayLike, *shape: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     """Return an array of this shape, with zeros after the values along every axis.
 
     >>> pad_to([[1, 2], [3, 4]], 2, 3)
@@ -61,12 +61,12 @@ def pad_to(values: ArrayLike, *shape: int, dtype: DTypeLike = np.float32) -> NDA
     return out
 
 
-def pad_rows(values: NDArray, n_rows: int) -> NDArray[np.float32]:
+def pad_rows(values: NDArray[Any], n_rows: int) -> NDArray[np.float32]:
     """(n_rows, …) float32: zeros after the rows of `values`."""
     return pad_to(values, n_rows, *values.shape[1:])
 
 
-def stack_fields(items):
+def stack_fields(items: Any) -> Any:
     """Stack the fields of named tuples of one type along a new leading axis."""
     return jax.tree.map(lambda *values: np.stack(values), *items)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from twinned._compat import BaseEstimator
 from twinned.models.resources import parse_memory_limit
 from twinned.pairing.anchors import N_NEAREST, as_weight_strategy
 from twinned.rows.validation import (
@@ -223,7 +224,7 @@ class NetworkOptions:
         return _MAX_FREQUENCIES if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
 
 
-def resolve_options(estimator):
+def resolve_options(estimator: Any) -> NetworkOptions:
     """Return the `NetworkOptions` of an estimator, with the values that None stands for.
 
     An error names the parameter whose value is not allowed.

@@ -7,7 +7,7 @@ predicts: both the features of a wide table and their relevance are learned with
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,7 +226,9 @@ class MergedRows(NamedTuple):
             learn=learn,
         )
 
-    def learn_metric(self, rows=slice(None), columns=slice(None), similar=None):
+    def learn_metric(
+        self, rows: Any = slice(None), columns: Any = slice(None), similar: Any = None
+    ) -> Any:
         """The metric of some rows and columns."""
         X, y, weight = self.X[rows][:, columns], self.y[rows], self.weight[rows]
         return self.learn(X, y, weight, similar=similar)
@@ -244,6 +246,7 @@ class TrainingProblem:
     table: TrainingRows
     scale: Scale
     selected: Indices  # features of the table that are inputs of the members
+    columns: Indices  # of the encoded features, which X has
     X: Floats  # (row, column), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
@@ -257,6 +260,16 @@ class TrainingProblem:
     inputs: list[NetworkInputs]
     seed: int
     bounds: TargetBounds | None = None  # (row, output), scaled, where rows are censored
+    # first rows, second rows and differences of pairs with pseudo-labels, scaled
+    pseudo: tuple[Floats, Floats, Floats] | None = None
+
+    def with_pseudo_labels(self, sides: list[tuple[Rows, Rows]], labels: list[Floats]) -> Self:
+        """The problem with these pairs of scaled rows, and their differences in units of y."""
+        first, second = (
+            np.concatenate([rows.features for rows in side])[:, self.columns]
+            for side in zip(*sides, strict=True)
+        )
+        return replace(self, pseudo=(first, second, np.concatenate(labels) / self.scale.y_spread))
 
     @property
     def n_train(self) -> int:
@@ -270,7 +283,7 @@ class TrainingProblem:
             return np.zeros(len(self.y), dtype=bool)
         return self.bounds.censored[:, 0]
 
-    def errors(self, predicted: NDArray, rows: Indices) -> NDArray:
+    def errors(self, predicted: Floats, rows: Indices) -> Floats:
         """(…, row, output): errors of predictions of rows; of censored ones, beyond the bounds."""
         if self.bounds is None:
             return predicted - self.y[rows]
@@ -292,7 +305,17 @@ class TrainingProblem:
         return self.n_train**2 if self.partners is None else self.partners.size
 
 
-def build_problem(estimator, X, y, *, X_val=None, y_val=None, folds=None, learn=None, **arguments):
+def build_problem(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_val: Any = None,
+    y_val: Any = None,
+    folds: Any = None,
+    learn: Any = None,
+    **arguments: Any,
+) -> TrainingProblem:
     """Return the `TrainingProblem` of the arguments of `fit`, which are validated."""
     unlabelled = resolve_options(estimator).loop_weight > 0
     rows = validate_training_rows(
@@ -343,6 +366,7 @@ def build_problem_of_rows(
         table=table,
         scale=scale,
         selected=selected,
+        columns=columns,
         X=all_X[:, columns],
         y=scale.transform_y(all_y),
         row_weight=row_weight,
@@ -405,7 +429,7 @@ def _learn_metric(estimator, options, rows):
     return rows.learn_metric() if uses_learned_metric(*strategies) or uses_all else None
 
 
-def scale_validation_rows(estimator, X_val, y_val, table, scale):
+def scale_validation_rows(estimator: Any, X_val: Any, y_val: Any, table: Any, scale: Any) -> Any:
     """Scaled features and y (row, output) of the validation set that was given to `fit`."""
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
@@ -424,7 +448,7 @@ def _partner_table(pairs, X, rng, learned):
     return tabulate_partners(np.concatenate(drawn), np.concatenate(drawn[::-1]), len(X))
 
 
-def draw_pairs(pairs, X, rng, learned=None):
+def draw_pairs(pairs: Any, X: Any, rng: Any, learned: Any = None) -> Any:
     """(pair,) first and second rows of a strategy; None where every pair may be drawn."""
     pairs = "all" if isinstance(pairs, str) and pairs == "auto" else pairs
     strategy = as_pair_strategy(pairs, len(X), mirrored=True)

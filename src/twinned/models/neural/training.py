@@ -53,6 +53,16 @@ jax.tree_util.register_dataclass(Setting)
 AnyArray = Any  # an array of JAX while training, of numpy while it is assembled
 
 
+class PseudoArrays(NamedTuple):
+    """Pairs with pseudo-labels, which are trained on beside the pairs of training rows."""
+
+    first: AnyArray  # (pair, column), scaled
+    second: AnyArray
+    difference: AnyArray  # (pair, output), scaled
+    n_pairs: AnyArray  # () without padding
+    weight: AnyArray  # () their number by that of the other pairs
+
+
 class ProblemArrays(NamedTuple):
     """A training set; a batch of problems has the problem as the leading axis of every field."""
 
@@ -63,6 +73,7 @@ class ProblemArrays(NamedTuple):
     n_partners: AnyArray  # () columns of `partners` that are not padding
     lower: AnyArray = None  # (row, output) bounds of y, scaled, equal where it is known
     upper: AnyArray = None
+    pseudo: PseudoArrays | None = None
 
 
 class MemberArrays(NamedTuple):
@@ -253,7 +264,21 @@ class MemberTask(NamedTuple):
         loss = _mean_square(_errors(predicted, _difference(y, y_second)), weight * w_second)
         if config.loops:
             loss += member.loop_weight * self.loop_loss(parameters, key)
+        if problem.pseudo is not None:
+            loss += problem.pseudo.weight * self.pseudo_loss(network, problem.pseudo, key)
         return loss
+
+    def pseudo_loss(self, network: Network, pseudo: PseudoArrays, key: Array) -> Array:
+        """Mean square error of random pairs with pseudo-labels."""
+        columns, scale = self.member.columns, self.member.feature_scale
+        drawn = integers(fold_in(key, 6), pseudo.n_pairs, self.config.batch_points)
+        first, second = (
+            network.first_layer(side[drawn][:, columns] * scale)
+            for side in (pseudo.first, pseudo.second)
+        )
+        masks = jax.tree.map(partial(_repeat, times=2), self._dropout_masks(fold_in(key, 7)))
+        predicted = network.differences(first, second, masks)
+        return jnp.mean((predicted - pseudo.difference[drawn]) ** 2)
 
     def loop_loss(self, parameters: Parameters, key: Array) -> Array:
         """Mean square of the sums of differences around loops of three random points.

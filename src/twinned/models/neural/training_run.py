@@ -24,6 +24,7 @@ from twinned.models.neural.training import (
     Check,
     MemberArrays,
     ProblemArrays,
+    PseudoArrays,
     TrainingConfig,
     initial_state,
     train_to_check,
@@ -100,9 +101,20 @@ def _problem_arrays(group: list[TrainingProblem], n_rows: int) -> list[ProblemAr
             n_partners=np.uint32(table.shape[1]),
             lower=pad_to(lower, n_bound_rows, lower.shape[1]),
             upper=pad_to(upper, n_bound_rows, upper.shape[1]),
+            pseudo=_pseudo_arrays(problem),
         )
         for problem, table, (lower, upper) in zip(group, tables, bounds, strict=True)
     ]
+
+
+def _pseudo_arrays(problem: TrainingProblem) -> PseudoArrays | None:
+    if problem.pseudo is None:
+        return None
+    n_pairs = len(problem.pseudo[0])
+    parts = (pad_to(part, round_up(n_pairs, 64), part.shape[1]) for part in problem.pseudo)
+    first, second, difference = parts
+    weight = np.float32(n_pairs / problem.n_pairs)
+    return PseudoArrays(first, second, difference, np.int32(n_pairs), weight)
 
 
 def _member_arrays(

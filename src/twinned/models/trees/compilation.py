@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from llvmlite import ir
 from numba import config, njit, types
@@ -37,17 +38,17 @@ with suppress(KeyError, TypeError):
     _OPTIONS["_nrt"] = False
 
 
-def compiled(function):
+def compiled(function: Any) -> Any:
     """Compile a function that compiled functions call."""
     return njit(function, **_OPTIONS)
 
 
-def inlined(function):
+def inlined(function: Any) -> Any:
     """Compile a function as a part of each compiled function that calls it."""
     return njit(function, inline="always", **_OPTIONS)
 
 
-def entry_point(function):
+def entry_point(function: Any) -> Any:
     """Compile a function that Python calls: on first use, or load it from numba's file cache.
 
     One process compiles while others wait for the result. Without a writable folder there is no
