@@ -537,7 +537,7 @@ class AutoTwinRegressor(BaseTwin):
         merged_into = rows.merged_into[held_out]
         n_rows = len(rows.anchors)
         of_blend, of_members = (
-            np.broadcast_to(offset, n_rows)[held_out] for offset in record.missing_offsets
+            np.broadcast_to(offset, n_rows)[held_out] for offset in record.missing_deviations
         )
         columns = {
             "y": self.fitted_.fitted_y[held_out],
