@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser test-chem lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,10 @@ $(VENV)/.browser: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test,browser]'
 	touch $@
 
+$(VENV)/.chem: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,chem]'
+	touch $@
+
 $(VENV)/.lint: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test,lint]'
 	touch $@
@@ -51,6 +55,10 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[docs]'
+	touch $@
+
+$(VENV)/.release: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[release]'
 	touch $@
 
 demo: $(VENV)/.core  ## the main job on a table whose truth is known, then forests and their twins; files in out/
@@ -98,9 +106,26 @@ test-wheel:  ## build the wheel, install it with each extra and run every comman
 	build/wheel/bin/python -m build --outdir build/dist
 	build/wheel/bin/python .ci/test_wheel.py build/dist/*.whl $(EXTRAS)
 
+# Less than 2 MB: results and pictures are not in the source package.
+dist: $(VENV)/.release  ## build the wheel and the source package, and check them
+	rm -rf dist && $(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/check-manifest
+	$(BIN)/pyroma --min 10 .
+	test $$(wc -c < dist/*.tar.gz) -lt 2000000
+
+workflows: $(VENV)/.release  ## check the workflows
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+
+# RDKit is large, so that `make test` does without; elsewhere these tests are skipped.
+test-chem: $(VENV)/.chem  ## the tests of molecules, with RDKit
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -k "molecules" tests/estimators tests/cli tests/test_documentation.py
 
 lint: $(VENV)/.lint  ## ruff, mypy, pyright and import-linter
 	$(BIN)/ruff check .

@@ -84,6 +84,7 @@ CANDIDATES = {
     "fresh validation triples": Rules(fresh_triples=1),
     "16 fresh validation triples": Rules(n_triples=16, fresh_triples=1),
     "validation threshold 1e-4": Rules(least_validation_fall=1e-4),
+    "never halved, threshold 1e-4": Rules(least_fall=-np.inf, least_validation_fall=1e-4),
 }
 
 CandidateData: Any = namedtuple(  # type: ignore[misc]

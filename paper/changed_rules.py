@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from benchmarks.frame import RESULTS, markdown_table
@@ -17,6 +18,17 @@ CANDIDATE_KINDS = {
     "one": ("rmse_1_anchor", "T2", "tnnr_1_anchor"),
     "all": ("rmse_all_anchors", "T2", "tnnr_all_anchors"),
     "nearest": ("rmse_nearest", "T3", "nn_inference"),
+}
+# Fixed before the run: what confirms and what refutes that two rules together are the cause.
+HYPOTHESIS = {
+    "hypothesis_threshold": "1e-4",
+    "hypothesis_near": "9",  # cells that come near
+    "hypothesis_leave": "2",
+    "hypothesis_TF": "15 to 23 %",  # relative deviation over splits
+    "hypothesis_RCL": "5 to 9 %",
+    "refuted_near": "5",
+    "refuted_leave": "4",
+    "refuted_TF": "10 %",
 }
 ORDERS = {"first": "prediction by F(x, a) alone", "second": "prediction by −F(a, x) alone"}
 
@@ -39,14 +51,19 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
         label = name if order == "mean" else ORDERS[order]
         rows.append([label, *cells, f"{others.min():.2f} to {others.max():.2f}"])
     others = [str(key) for key in unchanged.index if key not in FITTED]
-    return keras_values() | {
-        "candidate_table": "\n".join(markdown_table(["changed rule", *FITTED, "others"], rows)),
-        "candidate_others": ", ".join(sorted(others)),
-        "n_candidates": str(len(rows) - 1),
-        "scale_share_others": _largest_change(errors, unchanged),
-        "candidate_splits": str(runs["splits"].max()),
-        "candidate_members": str(runs["members"].max()),
-    }
+    return (
+        keras_values()
+        | HYPOTHESIS
+        | _deviations(tables)
+        | {
+            "candidate_table": "\n".join(markdown_table(["changed rule", *FITTED, "others"], rows)),
+            "candidate_others": ", ".join(sorted(others)),
+            "n_candidates": str(len(rows) - 1),
+            "scale_share_others": _largest_change(errors, unchanged),
+            "candidate_splits": str(runs["splits"].max()),
+            "candidate_members": str(runs["members"].max()),
+        }
+    )
 
 
 def keras_values() -> dict[str, str]:
@@ -60,6 +77,21 @@ def keras_values() -> dict[str, str]:
         values[f"keras_{key}"] = f"{one:.2f} with one anchor and {every:.2f} with all"
         values[f"keras_splits_{key}"] = str(runs[runs["dataset"] == key]["split"].nunique())
     return values
+
+
+def _deviations(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Deviations over splits with one anchor, as shares of the errors: in print and here."""
+    own = tables["T2", "as_published"].query("method == 'tnnr_1_anchor'").set_index("dataset")
+    root = np.sqrt(own["splits"])
+    shares = {
+        "printed": root * own["published_error"] / own["published"],
+        "recorded": root * own["error"] / own["rmse"],
+    }
+    return {
+        f"{name}_{key}": f"{100 * own_share[key]:.0f} %"
+        for name, own_share in shares.items()
+        for key in ("TF", "RCL")
+    }
 
 
 def _needed(tables: dict[tuple[str, str], pd.DataFrame]) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from paper.commits import name_earlier_commits
 from paper.comparison import as_markdown, compare
 from paper.panels import Panels
 from paper.records import Record, Records
+from paper.split_settings import PROCEDURE, of_procedure
 from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
 from twinned.datasets import KEYS, PAPER_SEEDS
@@ -109,7 +110,8 @@ def current_records(
     Records of settings that are no longer used are ignored.
     """
     identities = _identities(study, variant, quick)
-    return [r for r in records.read(study, variant) if r["identity"] in identities]
+    found = [r for r in records.read(study, variant) if r["identity"] in identities]
+    return of_procedure(found) if (study, variant) == PROCEDURE and not quick else found
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from paper.conclusions.measured import Outcome, Status, each, on, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import (
     EXPERIMENTS,
-    STUDIES,
     Experiment,
     current_records,
     draw_figures,
@@ -42,31 +41,17 @@ from paper.experiments import (
 from paper.forests import N_TREES
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
-from paper.records import ON_PROCESSOR, Record, Records, origin
+from paper.origins import LABELS, origin_values, time_figures, time_values
+from paper.records import Record, Records
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
+from paper.split_settings import split_setting_values
 from twinned.datasets import KEYS, PAPER_SEEDS, info
-from twinned.models.neural.parameters import EFFORTS
 
 TEMPLATES = ROOT / "paper" / "pages"
 DOCS = ROOT / "docs"
 NETWORK_TABLES = ("T1", "T2", "T3")
 FIXED_VARIANTS = ("as_published", "as_written")
-LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
-STUDY_NAMES = {
-    "plain-networks": f"plain networks, {N_MEMBERS} a split",
-    "twin-networks": f"twin networks, {N_MEMBERS} a split",
-    "paired-networks": "twins trained on a subset of pairs",
-    "neighbors": "k-NN",
-    "timing": "one network alone, timed",
-    "decomposition": "new training sets of TF, RCL and WSB",
-    "weighted-anchors": "twins with weighted anchors",
-    "semi-supervised-networks": "semi-supervised twin networks, and co-training",
-    "semi-supervised-forests": "twinned forests with loops",
-    "iterated-loops": "repeated relabelling",
-    "forests": "forests and twinned forests",
-    "storage": "numbers stored",
-}
 
 
 def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
@@ -121,8 +106,8 @@ def page_values(records: Records) -> dict[str, str]:
     }
     values |= time_values(records) | setting_values()
     values |= candidate_values(tables) | dropout_values()
-    values |= forest_feature_values(records)
-    values["origins"] = origin_table(records)
+    values |= forest_feature_values(records) | split_setting_values(records)
+    values |= result_links(records) | origin_values(records)
     values["figure_C"] = time_figures(records)
     return values
 
@@ -139,6 +124,19 @@ def comparisons(records: Records) -> dict[tuple[str, str], pd.DataFrame]:
             if experiment.table is not None and own[experiment.studies[0]]:
                 found[experiment.key, variant] = compare(experiment.key, experiment.table(own))
     return found
+
+
+def result_links(records: Records) -> dict[str, str]:
+    """Return the files of the results of each table and figure, in all variants with records."""
+    values = {}
+    for key, experiment in EXPERIMENTS.items():
+        links = []
+        for variant in experiment.variants:
+            if current_records(records, experiment.studies[0], variant):
+                picture = f"[{LABELS[variant]}](pictures/paper-{key}-{variant}.png)"
+                links.append(picture if experiment.draw else f"`paper/results/{key}-{variant}.md`")
+        values[f"result_{key}"] = ", ".join(links)
+    return values
 
 
 def _table_text(records: Records, experiment: Experiment, variant: str) -> str:
@@ -165,6 +163,7 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "cells_repeated": str(len(KEYS)),
         "cells_distinct": str(total - len(KEYS)),
         "n_far": str(len(far)),
+        "n_far_fitted": str(int(low.sum())),
         "n_far_hidden": str(int((~beyond).sum())),
         "n_far_beyond": str(int(beyond.sum())),
         "n_far_lower": str(int((far["ratio"] < 1)[beyond].sum())),
@@ -344,7 +343,7 @@ def _emphasized(status: Status) -> str:
     return f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
 
 
-# --- settings, times, origins ---------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def setting_values() -> dict[str, str]:
@@ -380,120 +379,3 @@ def dropout_values() -> dict[str, str]:
         if key != "anchors":
             values[f"more_{key}"] = on(own > means["anchors"])
     return values
-
-
-def time_values(records: Records) -> dict[str, str]:
-    """Return the seconds of each study, epochs, and seconds of one training."""
-    rows, minutes, hours = [], dict.fromkeys(VARIANTS, 0.0), 0.0
-    for key, study in STUDIES.items():
-        cells = []
-        for variant in minutes:
-            if variant not in study.variants:
-                cells.append("")
-                continue
-            seconds = sum(r["seconds"] for r in current_records(records, key, variant))
-            cells.append(f"{seconds:.0f}")
-            if key in ON_PROCESSOR:
-                hours += seconds / 3600
-            else:
-                minutes[variant] += seconds / 60
-        shown = ", ".join(e.key for e in EXPERIMENTS.values() if key in e.studies)
-        device = "CPU core" if key in ON_PROCESSOR else "GPU"
-        rows.append([STUDY_NAMES[key], shown, device, *cells])
-    header = ["study", "for", "on", *(f"{LABELS[variant]}, s" for variant in minutes)]
-    return {
-        "time_table": "\n".join(markdown_table(header, rows)),
-        **{f"gpu_minutes_{variant}": f"{minutes[variant]:.1f}" for variant in minutes},
-        "core_hours": f"{hours:.1f}",
-        "one_training": one_training(current_records(records, "timing", "modern")),
-    } | _epoch_values(records)
-
-
-def one_training(timing: list[Record]) -> str:
-    """Return the seconds of one training and of predictions, over the data sets."""
-    if not timing:
-        return "Times of single trainings (figure 8) are not measured yet: `python -m paper run C`."
-
-    def range_of(kind: str, values: Callable[[Record], list[float]], unit: float = 1.0) -> str:
-        means = [
-            unit * float(np.mean(values(record["result"])))
-            for record in timing
-            if record["config"]["settings"]["pairs"] == kind
-        ]
-        return f"{min(means):.2g} to {max(means):.2g}"
-
-    devices = ", ".join(sorted({origin(record)["device"] for record in timing}))
-    return (
-        f"One training of {EFFORTS['balanced'].max_steps:,} steps, alone on one {devices}, takes "
-        f"{range_of('all', lambda r: r['training'])} seconds for a twin and "
-        f"{range_of('plain', lambda r: r['training'])} for a plain network, and predicting the "
-        "test rows of a data set with all anchors "
-        f"{range_of('all', lambda r: r['prediction']['all'], 1000.0)} milliseconds."
-    )
-
-
-def _epoch_values(records: Records) -> dict[str, str]:
-    """Mean epochs on EE: all pairs, and the nearest pairs of table 3."""
-    twins = current_records(records, "twin-networks", "as_published")
-    every = pd.Series([r["result"]["epochs"] for r in twins if r["config"]["dataset"] == "EE"])
-    paired = [
-        r
-        for r in current_records(records, "paired-networks", "as_published")
-        if r["config"]["dataset"] == "EE" and r["config"]["settings"]["pairs"] == "nearest"
-    ]
-    frame = pd.DataFrame(
-        [(r["config"]["settings"]["partners"], r["result"]["test"], r["result"]["epochs"])
-         for r in paired],
-        columns=["k", "error", "epochs"],
-    ).groupby("k").mean()  # fmt: skip
-    return {
-        "EE_epochs_all": f"{every.mean():.0f}",
-        "EE_epochs_nearest": f"{frame.sort_values('error')['epochs'].iloc[0]:.0f}",
-    }
-
-
-def time_figures(records: Records) -> str:
-    """Return the pictures of figure 8, or that it has no records."""
-    pictures = [
-        f"![Figure 8, {LABELS[variant]}](pictures/paper-C-{variant}.png)"
-        for variant in STUDIES["timing"].variants
-        if current_records(records, "timing", variant)
-    ]
-    return "\n\n".join(pictures) or (
-        "Not measured yet: `python -m paper run C` on a machine that does nothing else."
-    )
-
-
-def origin_table(records: Records) -> str:
-    """Return where and when the records of each study were made."""
-    rows = []
-    for key, study in STUDIES.items():
-        for variant in study.variants:
-            own = current_records(records, key, variant)
-            if not own:
-                rows.append([key, LABELS[variant], "0", "", "", "", ""])
-                continue
-            origins = pd.DataFrame([origin(r) for r in own])
-            cells = [_counts(origins[name]) for name in origins]
-            versions = sorted({_versions(r["versions"]) for r in own})
-            rows.append([key, LABELS[variant], str(len(own)), *cells, "; ".join(versions)])
-    header = ["study", "variant", "records", "device", "date", "commit", "versions"]
-    return "\n".join(markdown_table(header, rows))
-
-
-def _counts(values: pd.Series) -> str:
-    """The distinct values, each with its number where there are several.
-
-    >>> _counts(pd.Series(["a", "b", "a"])), _counts(pd.Series(["a", "a"]))
-    ('a (2), b (1)', 'a')
-    """
-    counts = values.value_counts().sort_index()
-    if len(counts) == 1:
-        return str(counts.index[0])
-    return ", ".join(f"{value} ({n})" for value, n in counts.items())
-
-
-def _versions(versions: dict[str, str]) -> str:
-    if "imported_from" in versions:
-        return f"converted from `{versions['imported_from']}`"
-    return ", ".join(f"{name} {versions[name]}" for name in ("python", "jax", "scikit-learn"))

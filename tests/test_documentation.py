@@ -22,7 +22,10 @@ from twinned.datasets import KEYS, STANDARD_KEYS, info
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+LINKED = [
+    *PAGES,
+    *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG", "RELEASING", "SECURITY")),
+]
 # Appended to `twinned fit`; the last of two equal options is used.
 QUICK = ("--model", "ridge", "--pairs", "2")
 # In code of pages, as written and as tested: within a second, a single member is fitted.
@@ -98,6 +101,8 @@ LONG_PAGES = {
     ],
 )
 def test_python_blocks_run(page, empty_folder):
+    if page.name == "molecules.md":
+        pytest.importorskip("rdkit", reason="RDKit is not installed: make test-chem")
     run_python(page)
 
 

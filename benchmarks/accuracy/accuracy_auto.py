@@ -13,8 +13,6 @@ fitted.
         --predictions FOLDER --output benchmarks/results/accuracy_auto_others.csv
     python -m benchmarks.accuracy.accuracy_auto --datasets Crime MCAS … birthwt \\
         --seeds 0 1 2 3 4 --output benchmarks/results/accuracy_auto_unseen.csv
-    python -m benchmarks.accuracy.accuracy_auto --seeds 0 1 2 3 4 5 6 7 8 9 --predictions FOLDER \\
-        --output benchmarks/results/accuracy_auto_ten_splits.csv  # of a later version
 """
 
 import time

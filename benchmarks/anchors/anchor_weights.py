@@ -6,9 +6,9 @@ anchors alike is the reference. All figures are test RMSE as a ratio to equal we
 twin. What is weighted are known values plus predicted differences, as by `weights` of a twin.
 
 - *distance*: the inverse of the distance, on standardised features;
-- *variance*, *least squares*: `benchmarks.anchors.learned_weights` from the quarter that was held
-out; - *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over random b (the paper's); -
-*process*: the inverse variance that a Gaussian process gives to y(x) − y(a) before it sees any
+- *variance*, *least squares*: learned from the quarter that was held out;
+- *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over random b (the paper's);
+- *process*: the inverse variance that a Gaussian process gives to y(x) − y(a) before it sees any
   label, with its noise (the paper suggests it);
 - *members*: the inverse variance over the members of a neural twin of F(x, a) (the paper's);
 - *local*: the default of `TwinRegressor()`, without any held-out quarter. It weights estimates by
@@ -23,6 +23,7 @@ Results: `benchmarks/results/anchor_weights.csv` and `.md`.
 import warnings
 
 import numpy as np
+from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -30,7 +31,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import frame
-from benchmarks.anchors.learned_weights import learn_weights
 from paper.data import rmse, training_and_test_rows
 from twinned import TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import KEYS
@@ -59,6 +59,34 @@ WAYS += ["all labels"]
 def weighted_mean(estimates, weights):
     weights = np.broadcast_to(weights, estimates.shape)
     return np.sum(weights * estimates, axis=1) / np.sum(weights, axis=1)
+
+
+def inverse_variance(estimates, y):
+    """(anchor,) inverse mean squared errors of `estimates` (row, anchor).
+
+    >>> inverse_variance(np.array([[1.0, 3.0], [1.0, -1.0]]), np.zeros(2))
+    array([1. , 0.2])
+    """
+    square = np.mean((estimates - y[:, None]) ** 2, axis=0)
+    # bounded, so that an anchor without errors does not get all the weight
+    floor = 1e-6 * float(square.mean())
+    return 1.0 / np.maximum(square, floor) if floor > 0 else np.ones_like(square)
+
+
+def least_squares(estimates, y, shrinkage=0.1):
+    """(anchor,) nonnegative weights that sum to one: least squares with a penalty to equal weights.
+
+    The sum is enforced by a large penalty and then normalized.
+    """
+    n_rows, n_anchors = estimates.shape
+    errors = estimates - y[:, None]  # with weights that sum to one, the residual is w·errors
+    size = float(np.sqrt(np.mean(errors**2))) or 1.0
+    penalty = np.sqrt(shrinkage * n_rows * n_anchors) * size
+    sum_penalty = 1e3 * np.sqrt(n_rows) * size * n_anchors
+    A = np.concatenate([errors, penalty * np.eye(n_anchors), np.full((1, n_anchors), sum_penalty)])
+    b = np.concatenate([np.zeros(n_rows), np.full(n_anchors, penalty / n_anchors), [sum_penalty]])
+    weights, _ = nnls(A, b)
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def loop_weights(twin, X_test, rng, n_loops=8):
@@ -105,13 +133,14 @@ def run_split(dataset, seed, kind):
     train, held_out = np.split(order, [3 * len(order) // 4])
     twin = TWINS[kind]().fit(X[train], y[train])
     _, estimates = twin.predict_anchors(X_test)
+    _, held_out_estimates = twin.predict_anchors(X[held_out])
     scaler = StandardScaler().fit(X[train])
     scaled_anchors, scaled_test = scaler.transform(twin.anchors_X_), scaler.transform(X_test)
     weights = {
         "equal": 1.0,
         "distance": 1 / (cdist(scaled_test, scaled_anchors) + 1e-6),
-        "variance": learn_weights(twin, X[held_out], y[held_out], by="variance").weights,
-        "least squares": learn_weights(twin, X[held_out], y[held_out], by="least squares").weights,
+        "variance": inverse_variance(held_out_estimates, y[held_out]),
+        "least squares": least_squares(held_out_estimates, y[held_out]),
         "loops": loop_weights(twin, X_test, np.random.RandomState(seed)),
         "process": process_weights(
             scaler.transform(X[train]), y[train], scaled_anchors, scaled_test

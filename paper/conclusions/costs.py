@@ -118,7 +118,7 @@ def neighbors_train_faster(m: Measured) -> Outcome:
             "neighbors change only the time of prediction"
         )
     else:
-        what, every, nearest = "epochs, as seconds are not measured yet,", *_training_epochs(m)
+        what, every, nearest = "epochs, as seconds were not measured,", *_training_epochs(m)
     shares = {k: nearest[k] / every for k in (8, max(nearest.columns))}
     details = "; ".join(
         f"{what} with {k} neighbors, as a share of those with all pairs, {spread(share)}, fewer on "

@@ -259,7 +259,7 @@ class Measured:
     def benchmark(self, name: str) -> pd.DataFrame:
         """Return the table of a benchmark, which trains as `modern`."""
         if self.variant != "modern":
-            raise NotStudiedError(f"benchmarks/{name}.py is of our training")
+            raise NotStudiedError(f"`benchmarks/results/{name}.md` is of our training")
         return pd.read_csv(RESULTS / f"{name}.csv")
 
 

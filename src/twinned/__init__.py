@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from twinned.estimators.conformal import conformal as conformal
     from twinned.estimators.conformal import cross_conformal as cross_conformal
     from twinned.estimators.inverse import InverseTwinRegressor as InverseTwinRegressor
+    from twinned.estimators.molecules import MoleculeFeatures as MoleculeFeatures
     from twinned.estimators.neural import NeuralRegressor as NeuralRegressor
     from twinned.estimators.pipelines import explain as explain
     from twinned.estimators.pipelines import predict_interval as predict_interval
@@ -66,6 +67,7 @@ _MODULES = {
     "NeuralTraining": "models.neural.parameters",
     "AutoTwinRegressor": "estimators.auto",
     "InverseTwinRegressor": "estimators.inverse",
+    "MoleculeFeatures": "estimators.molecules",
     "TransformedTargetTwin": "estimators.target",
     "LogTargetRegressor": "estimators.target",
     "AllPairs": "pairing.pairs",

@@ -22,11 +22,13 @@ if MYPY:
     from twinned._sklearn_types import MetaEstimatorMixin as MetaEstimatorMixin
     from twinned._sklearn_types import MultiOutputMixin as MultiOutputMixin
     from twinned._sklearn_types import RegressorMixin as RegressorMixin
+    from twinned._sklearn_types import TransformerMixin as TransformerMixin
 else:
     from sklearn.base import BaseEstimator as BaseEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
     from sklearn.base import MultiOutputMixin as MultiOutputMixin
     from sklearn.base import RegressorMixin as RegressorMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 
@@ -34,7 +36,7 @@ else:
 _CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
 
 
-def num_samples(X: Any) -> int:
+def num_samples(X: object) -> int:
     """The number of rows of a table or array."""
     from sklearn.utils.validation import _num_samples
 
@@ -55,7 +57,7 @@ def is_search(estimator: object) -> bool:
     return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
-def unwrap_search(estimator: Any) -> Any:
+def unwrap_search(estimator: object) -> Any:
     """The model that a fitted search such as `GridSearchCV` predicts with.
 
     Every other estimator is returned as it is, and so is a search with its own `predict`.
@@ -133,7 +135,7 @@ def validate_parameters(estimator: Any) -> None:
         estimator._validate_params()
 
 
-def portable_parameters(estimator: Any) -> dict[str, Any]:
+def portable_parameters(estimator: object) -> dict[str, object]:
     """The parameters of an estimator or splitter, without defaults that are new in some version."""
     values = vars(estimator)
     return {

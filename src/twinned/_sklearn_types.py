@@ -22,3 +22,9 @@ class MetaEstimatorMixin:
 
 class MultiOutputMixin:
     __sklearn_tags__: Any
+
+
+class TransformerMixin:
+    fit_transform: Any
+    set_output: Any
+    __sklearn_tags__: Any

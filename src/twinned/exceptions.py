@@ -61,6 +61,11 @@ class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or by an `UnsuitableDataError`."""
 
 
+def install_extra(name: str) -> str:
+    """The command that installs an extra: of a clone, until a version is on the package index."""
+    return f"pip install -e '.[{name}]' in a clone of twinned"
+
+
 @contextmanager
 def require_extra(message: str) -> Iterator[None]:
     """Raise a `MissingExtraError` where an import fails."""

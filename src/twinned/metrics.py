@@ -45,6 +45,6 @@ def crps(model: Any, X: Any, y: Floats) -> float:
     return float(2 * np.mean(errors * (levels - (errors < 0))))
 
 
-def neg_crps(model: Any, X: Any, y: Floats) -> float:
+def neg_crps(model: object, X: object, y: Floats) -> float:
     """The negative CRPS."""
     return -crps(model, X, y)

@@ -10,7 +10,9 @@ from twinned.fitted.sampling import (
     probability_positive,
 )
 from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.schema import TableSchema
 
+SCHEMA = TableSchema.all_numeric(2)
 METRIC = LearnedMetric(np.full(2, 0.5), np.ones(2), np.array([0.3, 2.0]), 0.05, np.ones(2))
 
 
@@ -22,7 +24,8 @@ def features(n_rows=6, n_functions=4, seed=0):
         rng.uniform(size=(9, 2)),
     )
     deviations[-1] = 0.0
-    return deviations, rows, known, ErrorFeatures.of(deviations, rows, MetricProcess(known, METRIC))
+    process = MetricProcess(known, METRIC, SCHEMA)
+    return deviations, rows, known, ErrorFeatures.of(deviations, rows, process)
 
 
 def matern(a, b):
@@ -52,7 +55,7 @@ def test_correlation_is_the_mean_of_anchors_process_and_independence():
 
 def test_paired_correlation_is_that_of_both_rows_together():
     deviations, rows, known, found = features()
-    other = ErrorFeatures.of(deviations[::-1], rows[::-1], MetricProcess(known, METRIC))
+    other = ErrorFeatures.of(deviations[::-1], rows[::-1], MetricProcess(known, METRIC, SCHEMA))
     both = ErrorFeatures(*(np.concatenate(parts) for parts in zip(found, other, strict=True)))
     n = len(rows)
     expected = both.correlation()[np.arange(n), n + np.arange(n)]
@@ -76,7 +79,7 @@ def test_probability_without_deviation_is_certain(mean, expected):
 def test_coefficients_give_sums_of_conditional_covariances():
     rng = np.random.RandomState(1)
     known, rows, others = (rng.uniform(size=(n, 2)) for n in (9, 4, 6))
-    process, values = MetricProcess(known, METRIC), rng.normal(size=4)
+    process, values = MetricProcess(known, METRIC, SCHEMA), rng.normal(size=4)
     explained = process.explained(METRIC.in_length_scales(rows))
     coefficients = process.coefficients(explained, values)
     to_all = np.array([[matern(x, a) for a in [*known, *rows]] for x in others])

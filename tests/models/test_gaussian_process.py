@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from twinned.models.gaussian_process import MarginalLikelihood, fit_gaussian_process
+from twinned.exceptions import UnsuitableDataError
+from twinned.models.gaussian_process import (
+    MarginalLikelihood,
+    fit_gaussian_process,
+    tanimoto_similarity,
+)
 
 SKLEARN_KERNELS = {"rbf": RBF, "matern": lambda lengths: Matern(lengths, nu=2.5)}
 pytestmark = pytest.mark.usefixtures("shipped_defaults")
@@ -188,3 +193,39 @@ def test_few_steps_on_a_wide_table(monkeypatch):
     calls.clear()
     fit_gaussian_process(X[:150, :10], y[:150], random_state=0)
     assert len(calls) > 50  # several starts
+
+
+def test_similarity_of_counts_equals_minima_over_maxima(rng):
+    first, second = rng.poisson(0.5, (6, 9)).astype(float), rng.poisson(0.5, (5, 9)).astype(float)
+    first[0] = second[0] = 0.0
+    expected = [
+        [np.minimum(a, b).sum() / np.maximum(a, b).sum() if (a + b).any() else 1.0 for b in second]
+        for a in first
+    ]
+    np.testing.assert_allclose(tanimoto_similarity(first, second), expected)
+
+
+def test_process_of_counts_equals_scikit_learns(rng):
+    X = rng.poisson(1.0, (40, 6)).astype(float)
+    y = X[:, 0] - X[:, 1] + rng.normal(size=40)
+    process = fit_gaussian_process(X[:30], y[:30], kernel="tanimoto")
+    covariance = process.amplitude * tanimoto_similarity(process.X, process.X)
+    noise = process.amplitude * process.noise / process.weight
+    solution = np.linalg.solve(covariance + np.diag(noise), process.target[:, 0])
+    between = process.amplitude * tanimoto_similarity(X[30:], process.X)
+    mean, std = process.predict(X[30:], return_std=True)
+    np.testing.assert_allclose(mean, between @ solution * process.scale[0] + process.mean[0])
+    explained = between * np.linalg.solve(covariance + np.diag(noise), between.T).T
+    variance = process.amplitude * (1 + process.noise) - explained.sum(axis=1)
+    np.testing.assert_allclose(std, np.sqrt(variance) * process.scale[0])
+    log_noise = np.log(process.noise)
+    likelihood = MarginalLikelihood("tanimoto", process.X, process.target, process.weight)
+    values = [
+        likelihood.solve(np.append(np.zeros(6), log_noise + step))[0] for step in (-0.5, 0.0, 0.5)
+    ]
+    assert values[1] == max(values)
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(UnsuitableDataError, match="negative values"):
+        fit_gaussian_process(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0]), kernel="tanimoto")

@@ -37,7 +37,7 @@ def test_pairs_in_blocks_give_the_model_of_the_whole_matrix(options, weighted, t
     X, y, weight = table
     weight = weight if weighted else None
     whole = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
-    monkeypatch.setattr("twinned.estimators.twin._MAX_MATRIX_BYTES", 0)
+    monkeypatch.setattr("twinned.estimators.training_pairs._MAX_MATRIX_BYTES", 0)
     monkeypatch.setattr("twinned.models.sklearn._BLOCK_BYTES", 1_000)  # many blocks
     blocks = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
     assert blocks.booster_.model_to_string() == whole.booster_.model_to_string()

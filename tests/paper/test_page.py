@@ -16,6 +16,9 @@ from paper.page import (
     render,
 )
 from paper.records import Records
+from paper.split_settings import PROCEDURE
+from paper.studies import list_trials
+from twinned.datasets import KEYS, PAPER_SEEDS
 
 PAGES = sorted(path.name for path in TEMPLATES.glob("*.md"))
 # Numbers of items of the paper and of names, which are no results.
@@ -44,7 +47,8 @@ def test_every_value_is_used(values):
     assert used == set(values)
 
 
-@pytest.mark.parametrize("page", PAGES)
+# the paper map has numbers of the paper, and no results
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "paper-map.md"])
 def test_no_number_is_typed_in_a_template(page):
     text = (TEMPLATES / page).read_text("utf-8")
     text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -55,9 +59,8 @@ def test_no_number_is_typed_in_a_template(page):
 
 def test_the_correlation_of_the_baselines_of_table_4_by_a_slow_version(values):
     ours, printed = {}, {}
-    for record in Records(DOCS.parent / "paper" / "results").read(
-        "semi-supervised-forests", "as_published"
-    ):
+    records = Records(DOCS.parent / "paper" / "results")
+    for record in current_records(records, "semi-supervised-forests", "as_published"):
         if "0" in record["result"]["loops"]:
             own = ours.setdefault(record["config"]["dataset"], [])
             own.append((record["result"]["loops"]["0"], record["result"]["supervised"]))
@@ -91,8 +94,10 @@ def test_every_committed_record_is_of_a_current_trial():
     committed = Records(DOCS.parent / "paper" / "results")
     for study in STUDIES.values():
         for variant in study.variants:
-            current = {r["identity"] for r in current_records(committed, study.key, variant)}
-            assert committed.finished(study.key, variant) == current, (study.key, variant)
+            current = {t.identity for t in list_trials(study, variant, KEYS, PAPER_SEEDS)}
+            finished = committed.finished(study.key, variant)
+            assert finished <= current, (study.key, variant)
+            assert finished == current or (study.key, variant) == PROCEDURE
 
 
 def test_every_picture_of_the_pages_exists():

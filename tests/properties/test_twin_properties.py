@@ -12,7 +12,14 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import NearestAnchors, NearestPairs, RandomAnchors, RandomPairs, TwinRegressor
+from twinned import (
+    AutoTwinRegressor,
+    NearestAnchors,
+    NearestPairs,
+    RandomAnchors,
+    RandomPairs,
+    TwinRegressor,
+)
 
 ZERO = DummyRegressor(strategy="constant", constant=0)
 numbers = st.floats(-1000, 1000).map(lambda x: round(x, 6))
@@ -189,3 +196,25 @@ def test_random_and_nearest_pairs_with_all_partners_are_equal(table, seed):
     assert random.n_pairs_ == nearest.n_pairs_ == 2 * n * (n - 1)
     scale = max(1.0, np.abs(y).max())
     np.testing.assert_allclose(random.predict(X), nearest.predict(X), rtol=1e-6, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TwinRegressor(effort="small", random_state=0),
+        AutoTwinRegressor(members=["extra_trees:small"], random_state=0),
+    ],
+    ids=["twin", "extra_trees"],
+)
+def test_rounding_chooses_no_split(model):
+    """Predictions do not depend on the unit of y, nor on the order of X in memory.
+
+    Where several splits of a tree are equally good, as those of the last rows are, rounding of
+    sums would choose one of them.
+    """
+    rng = np.random.RandomState(0)
+    X = rng.uniform(size=(40, 3))
+    y = 2 * X[:, 0] + np.sin(5 * X[:, 1]) + 0.1 * rng.normal(size=40)
+    mean, std = model.fit(X, y).predict(X + 0.1, return_std=True)
+    in_other_unit = model.fit(np.asfortranarray(X), 1000 * y).predict(X + 0.1, return_std=True)
+    np.testing.assert_allclose(in_other_unit, [1000 * mean, 1000 * std], rtol=1e-6)

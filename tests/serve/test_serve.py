@@ -203,7 +203,7 @@ def test_intervals_of_a_model_that_stores_them(client):
     table = pd.DataFrame([ROW])
     table["material"] = pd.Categorical(table["material"], categories=["brick", "wood"])
     low, high = twin.predict_interval(table, 0.8)[0]
-    assert (response["low"][0], response["high"][0]) == (low, high)
+    assert (response["low"][0], response["high"][0]) == pytest.approx((low, high))
     far = json_of(with_intervals.post("/predict", json={**request, "rows": [{**ROW, "U": 1e6}]}))
     assert (response["applicability"], far["applicability"]) == (["inside"], ["outside"])
     text = with_intervals.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 
 from twinned.batches.deviation import Deviation
-from twinned.rows.kernels import KERNELS, kernel_of_rows
+from twinned.rows.kernels import KERNELS
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 
@@ -73,7 +74,9 @@ class JointProcess:
         if not self.has_free_constants:
             own += deviation.between
         own *= same
-        covariance = self.amplitude * kernel_of_rows("matern", features, features)[0] + own
+        covariance = (
+            self.amplitude * KERNELS["matern"](cdist(features, features, "sqeuclidean"))[0] + own
+        )
         covariance[np.diag_indices_from(covariance)] += deviation.noise / weight + 1e-10
         projection = Projection.of(covariance, self._design(codes))
         solved, precision = projection.matrix @ y, np.diag(projection.matrix)

@@ -123,7 +123,9 @@ def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstim
 # --- curves of the error --------------------------------------------------------------------------
 
 
-def anchor_curve(X: Any, y: Any, twin: Any = None, *, cross_validation: Any = None) -> CheckResult:
+def anchor_curve(
+    X: ArrayLike, y: ArrayLike, twin: Any = None, *, cross_validation: Any = None
+) -> CheckResult:
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
     Parameters
@@ -211,8 +213,8 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
 
 
 def learning_curve(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     twin: Any = None,
     *,
     cross_validation: Any = None,
@@ -295,7 +297,7 @@ def anchor_counts(most: int) -> list[int]:
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 
-def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: Any) -> Numbers:
+def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: object) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
     means, standard_errors = errors.mean(axis=0).tolist(), sem(errors, axis=0).tolist()
     return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **results}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from twinned._compat import safe_indexing
+from twinned._compat import BaseEstimator, safe_indexing
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
 from twinned.displays.intervals import GUIDE, Options, check_one_target, make_axes, merge
@@ -328,7 +328,7 @@ class AnchorCurveDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike,
         *,

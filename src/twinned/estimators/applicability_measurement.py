@@ -175,7 +175,7 @@ def _fit_without(
     rows: TrainingRows,
     errors: HeldOutErrors | None,
     held_out: Indices,
-    random_state: Any,
+    random_state: int | np.random.RandomState | None,
 ) -> BaseTwin:
     """A calibrated twin that is fitted to the other rows."""
     training = np.setdiff1d(np.arange(len(rows)), held_out)

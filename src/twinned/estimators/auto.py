@@ -9,49 +9,34 @@ from numbers import Integral
 from typing import Any, Never, Self
 
 import numpy as np
-import pandas as pd
-from joblib import parallel_config
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils import Tags
 
-from twinned._compat import safe_indexing
 from twinned.batches.estimation import remove_deviations
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.blend_attributes import BlendAttributes
+from twinned.estimators.blending.combination import combine_members
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
+    GP_TANIMOTO,
     CrossFittedMember,
     FitSettings,
-    FittedMember,
     MemberSpec,
     resolve_members,
 )
-from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.rows import BlendRows, blend_rows
 from twinned.estimators.blending.weights import (
-    LEADERBOARD_FORMATS,
-    FitRecord,
-    blend,
-    held_out_predictions,
-    leaderboard,
     rmse_and_error,
-    spread_around,
-    spread_weights,
-    twin_contribution,
 )
-from twinned.estimators.several_targets import joint_level, joint_scores, per_target, target_columns
+from twinned.estimators.molecules import fragment_columns
+from twinned.estimators.several_targets import (
+    add_anchors_of_targets,
+    joint_level,
+    joint_scores,
+)
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Anchors
-from twinned.fitted.calibration import Calibration
-from twinned.fitted.held_out import HeldOutErrors
-from twinned.fitted.residuals import LocalResiduals, with_residuals
-from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import errors_of_batches, update_effects
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.anchors import replicate_correlation
-from twinned.rows.folds import Folds, complete_predictions
-from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
@@ -66,7 +51,7 @@ from twinned.rows.validation import (
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class AutoTwinRegressor(BaseTwin):
+class AutoTwinRegressor(BlendAttributes):
     """A blend of twins, networks, trees, Gaussian processes and ridge regression.
 
     All members are cross-validated on the same folds and fitted to all rows. The weights of the
@@ -91,7 +76,10 @@ class AutoTwinRegressor(BaseTwin):
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
-        `"catboost"` and `"lightgbm"`, which need these libraries. Those with `_power` transform
+        `"catboost"` and `"lightgbm"`, which need these libraries. Where X has columns of counts
+        with the names `"fragment 0"`, …, as those of `MoleculeFeatures`, `"auto"` has
+        `"gp_tanimoto"`, too, a Gaussian process with the Tanimoto kernel of the counts; the other
+        members have the other columns. Those with `_power` transform
         skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
@@ -170,9 +158,7 @@ class AutoTwinRegressor(BaseTwin):
     joint_scores_ : ndarray of shape (n,)
         Of each training row that has all of several targets, the least confidence at which the
         intervals contain all of them, in increasing order; see `predict_interval`.
-    anchor_groups_ : ndarray of shape (n_anchors,) or None
-        Codes of the `groups` of the anchors, without which `applicability` is computed.
-    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_
+    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, anchor_groups_, n_features_in_
         As in `TwinRegressor`; all training rows of positive weight are anchors.
 
     Examples
@@ -291,8 +277,8 @@ class AutoTwinRegressor(BaseTwin):
             )
             state = {"_fitted", "_record", "_leaderboard"}
             attributes = {name for name in vars(self) if name.endswith("_")} | state
-            for name in (attributes - VALIDATED) & vars(self).keys():
-                delattr(self, name)  # of an earlier fit
+            for name in attributes - VALIDATED:
+                self.__dict__.pop(name, None)  # of an earlier fit
             if several:
                 self._fit_targets(rows, several, seed, start)
             else:
@@ -328,7 +314,7 @@ class AutoTwinRegressor(BaseTwin):
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
-            self._set_blend(members, shared, seed, calibrate=calibrate)
+            self._combine(members, shared, seed, calibrate=calibrate)
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
@@ -375,10 +361,13 @@ class AutoTwinRegressor(BaseTwin):
                 seconds = f"fitted in {member.fit_seconds:.1f} s"
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
+        fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
+        if len(fragments) and isinstance(self.members, str):
+            specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
         members, self.skipped_ = cross_fit(
             specs,
             rows,
-            FitSettings(seed, self.memory_limit, self.n_jobs),
+            FitSettings(seed, self.memory_limit, self.n_jobs, fragments=fragments),
             time_budget=self.time_budget,
             start=start,
             report=report,
@@ -386,174 +375,13 @@ class AutoTwinRegressor(BaseTwin):
         )
         return members
 
-    def _set_blend(
+    def _combine(
         self, members: list[CrossFittedMember], rows: BlendRows, seed: int, *, calibrate: bool
     ) -> None:
         """Set the fitted state, and what the out-of-fold predictions of the members show."""
-        known, anchors = rows.known, rows.anchors
-        held_out = anchors.held_out
-        predictions = held_out_predictions(members, rows)[: len(known)]
-        weights = blend(members, rows, seed % 2**16)
-        model = BlendModel(
-            members=[
-                FittedMember(member.label, member.estimator, member.preparation)
-                for member in members
-            ],
-            weights=weights.weights,
-            spread_weights=spread_weights(predictions, known, weights.weights),
-            out_of_fold=complete_predictions(
-                rows.of_anchors(predictions), anchors.y, anchors.weight
-            ),
-            schema=rows.rows.schema,
-        )
-        nested = rows.of_anchors(weights.nested_prediction)
-        known_anchors = anchors.take(held_out)
-        fitted = FittedTwin(
-            model=model,
-            anchors=Anchors.of_rows(
-                anchors, censored_X=rows.rows.censored_matrix, n_jobs=self.n_jobs
-            ),
-            budget=self._budget(),
-            replicate_correlation=replicate_correlation(
-                np.column_stack([known_anchors.matrix, np.asarray(known_anchors.fold, float)]),
-                known_anchors.y - nested[held_out],
-                known_anchors.weight,
-            ),
-        )
-        fitted = with_residuals(fitted, model.out_of_fold @ weights.weights, anchors.folds)
-        rmse = weights.nested_rmse[weights.method]
-        if fitted.local_weights is not None:
-            residuals = fitted.squeeze(np.asarray(fitted.residuals))
-            local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
-            nested = nested + local.predict(fitted.local_weights.power)
-            rmse, _ = rmse_and_error(nested[held_out], known_anchors.y, known_anchors.weight)
-        record = FitRecord(members, rows, seed)
-        if anchors.effects is not None:
-            fitted = update_effects(fitted, anchors.effects, nested)
-            batches = errors_of_batches(fitted, nested, held_out)
-            self.batch_errors_: dict[str, float] = batches.rmse
-            nested, rmse = batches.prediction, batches.rmse["known"]
-            record = replace(
-                record, widening=batches.widening, missing_deviations=batches.missing_deviations
-            )
-            known_y = known.y.copy()
-            known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
-            known = replace(known, y=known_y)
-        self.blend_: dict[str, Any] = {
-            "method": weights.method,
-            "rmse": rmse,
-            "nested_rmse": weights.nested_rmse,
-        }
-        self.plan_: list[Any] = [member.spec.entry for member in members]
-        self.out_of_fold_prediction_ = nested
-        self._leaderboard = leaderboard(members, predictions, known, weights.weights)
-        self.contribution_: dict[str, Any] | None = twin_contribution(
-            members, predictions, known, weights, seed % 2**16
-        )
-        if calibrate:
-            with parallel_config("threading", n_jobs=self.n_jobs):
-                calibration = self._calibrate(fitted, nested, record)
-            scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
-            fitted = replace(fitted, calibration=calibration)
-            record = replace(record, scores=scores)
-        self._fitted, self._record = fitted, record
-
-    @staticmethod
-    def _calibrate(fitted: FittedTwin, nested: Floats, record: FitRecord) -> Calibration:
-        """The calibration by the out-of-fold errors of the blend."""
-        model, anchors, folds = fitted.model, fitted.anchors, record.rows.anchors.folds
-        assert isinstance(model, BlendModel), "the model of a blend"
-        mean = nested
-        if record.widening is not None:  # as of rows of large batches
-            mean = anchors.y - (anchors.y - nested) / record.widening
-        errors = HeldOutErrors.of_folds(
-            anchors.X,
-            anchors.y,
-            mean,
-            spread_around(
-                model.out_of_fold @ model.weights, model.out_of_fold, model.spread_weights
-            ),
-            folds,
-            categorical=fitted.schema.categorical,
-            y_std=anchors.y_std,
-            encoded=anchors.features,
-        )
-        return errors.calibrate("learned", record.seed, np.arange(len(anchors)))
-
-    # --- members ------------------------------------------------------------------------------
-
-    @property
-    def blend_model_(self) -> BlendModel:
-        """The difference model of the blend."""
-        model = self.fitted_.model
-        assert isinstance(model, BlendModel), "the model of a blend"
-        return model
-
-    @property
-    def fitted_members_(self) -> list[FittedMember]:
-        """The fitted members, with the preparation of their features."""
-        return self.blend_model_.members
-
-    @property
-    def members_(self) -> dict[str, Any]:
-        """The fitted estimators by name."""
-        return {member.label: member.estimator for member in self.fitted_members_}
-
-    @property
-    def member_weights_(self) -> Floats:
-        """(n_members,): weights of the blend, which sum to one."""
-        return self.blend_model_.weights
-
-    @property
-    def replicate_correlation_(self) -> float:
-        """The correlation of the out-of-fold errors of rows with equal features."""
-        return self.fitted_.replicate_correlation
-
-    @property
-    def member_names_(self) -> list[str]:
-        """Names of the fitted members."""
-        return list(self.members_)
-
-    @property
-    @per_target
-    def leaderboard_(self) -> pd.DataFrame:
-        """Errors, weight, seconds and size of each member, the best first."""
-        return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
-
-    @per_target
-    def out_of_fold(self) -> pd.DataFrame:
-        """Out-of-fold predictions of the blend and of each member; a saved model has none.
-
-        Returns
-        -------
-        DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
-        error scale of the intervals, `fold`, and one for each member. The index has the numbers of
-        the anchors; those that no fold holds out are not there. With batches, predictions are those
-        of rows of known batches, in which the offset is estimated from the other rows.
-        """
-        record = self._fit_record()
-        rows = record.rows
-        held_out = np.flatnonzero(rows.anchors.held_out)
-        merged_into = rows.merged_into[held_out]
-        n_rows = len(rows.anchors)
-        of_blend, of_members = (
-            np.broadcast_to(offset, n_rows)[held_out] for offset in record.missing_deviations
-        )
-        columns = {
-            "y": self.fitted_.fitted_y[held_out],
-            "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
-            "score": np.nan if record.scores is None else record.scores,
-            "fold": np.asarray(rows.anchors.fold)[held_out],
-        }
-        members = {
-            member.label: member.out_of_fold[merged_into] + of_members for member in record.members
-        }
-        return pd.DataFrame(columns | members, index=held_out)
-
-    @property
-    def folds_(self) -> Folds:
-        """(training rows, held-out rows) of each fold, numbers of anchors; as `out_of_fold`."""
-        return self._fit_record().rows.anchors.folds
+        combined = combine_members(members, rows, seed, self._budget(), calibrate=calibrate)
+        self.__dict__.update(combined.attributes)
+        self._fitted, self._record = combined.fitted, combined.record
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
@@ -567,55 +395,24 @@ class AutoTwinRegressor(BaseTwin):
         selected = copy.copy(self)
         selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._set_blend(chosen, record.rows, record.seed, calibrate=True)
+            selected._combine(chosen, record.rows, record.seed, calibrate=True)
         return selected
-
-    def _fit_record(self) -> FitRecord:
-        self.require_single_target()
-        if not hasattr(self, "_record"):
-            raise AttributeError("The model was loaded or has new anchors; fit it again.")
-        return self._record
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_record", None)  # a saved model has none
         return state
 
-    # --- prediction ---------------------------------------------------------------------------
-
-    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
-        """Predict by each member.
-
-        Returns
-        -------
-        y : ndarray of shape (n_members, n_queries)
-            In the order of `member_names_`, those without weight included.
-        """
-        queries = self.encode(X, batch=batch)
-        with limit_threads(self.n_jobs):
-            predicted = self.blend_model_.predict_members(queries.matrix).T
-        return predicted if queries.offset is None else predicted + queries.offset
-
     def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
         """A new fitted blend with the same members and further anchors.
 
         As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
         """
-        if not self.targets_:
-            with ignore_table_warnings(), limit_threads(self.n_jobs):
-                extended = super().add_anchors(X, y, batch=batch)
-            extended.__dict__.pop("_record", None)
-            return extended
-        check_consistent_length(X, y)
-        extended = copy.copy(self)
-        columns = target_columns(y, len(self.targets_))
-        extended.targets_ = []
-        for target, target_y in zip(self.targets_, columns, strict=True):
-            if len(rows := np.flatnonzero(~np.isnan(target_y))):
-                is_single = batch is None or np.ndim(batch) == 0
-                labels = batch if is_single else safe_indexing(batch, rows)
-                target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
-            extended.targets_.append(target)
+        if self.targets_:
+            return add_anchors_of_targets(self, X, y, batch)
+        with ignore_table_warnings(), limit_threads(self.n_jobs):
+            extended = super().add_anchors(X, y, batch=batch)
+        extended.__dict__.pop("_record", None)
         return extended
 
     def predict_interval(
@@ -633,17 +430,8 @@ class AutoTwinRegressor(BaseTwin):
 
         Parameters
         ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
-            `low` and `high`.
-        confidence : float, default=0.9
-            Probability with which an interval covers y.
-        X_shifted : table or array of shape (n, n_features), default=None
-            Rows of another distribution of features, as in `TwinRegressor`.
-        batch : str or array of shape (n_queries,), default=None
-            As in `predict`. The fewer known rows a batch has, the wider are its intervals.
-        of, y_std
-            As in `TwinRegressor`.
+        X, confidence, X_shifted, batch, of, y_std
+            As of `TwinRegressor`.
         joint : bool, default=False
             Whether the intervals of several targets cover all of them at once with this
             probability, by conformal prediction on the training rows that have all targets; else
@@ -660,11 +448,6 @@ class AutoTwinRegressor(BaseTwin):
         if X_shifted is not None:
             raise ValueError("joint=True takes no X_shifted.")
         return super().predict_interval(X, joint_level(self.joint_scores_, confidence), **options)
-
-    @property
-    def target_names_(self) -> list[str]:
-        """Names of several targets."""
-        return [target.target_name_ for target in self.targets_]
 
 
 def _print(text: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from numpy.typing import ArrayLike
+
 from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import TableSchema
 from twinned.rows.validation import validate_table
 
@@ -20,7 +22,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
-    memory_limit: Any
+    memory_limit: int | str | None
     refit: Any  # of a fit that can be repeated with some of the rows
     training_rows: Any  # of blends, as the next
     out_of_fold: Any
@@ -53,10 +55,10 @@ class BaseTwin(TwinMethods, BaseEstimator):
         return other
 
     def _budget(self) -> MemoryBudget:
-        return MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs)
+        return MemoryBudget.of(self.memory_limit, self.n_jobs)
 
     def validate_queries(
-        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         fitted = self.fitted_

@@ -18,12 +18,13 @@ from twinned.rows.validation import check_bool, restore_on_failure
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
-    """Exact Gaussian process regression with one length scale per feature.
+    """Exact Gaussian process regression with one length scale per feature, or of counts.
 
     Parameters
     ----------
-    kernel : {"matern", "rbf"}, default="matern"
-        Matérn 5/2 or squared exponential.
+    kernel : {"matern", "rbf", "tanimoto"}, default="matern"
+        Matérn 5/2 or squared exponential; or the similarity of rows of counts, such as those of
+        the fragments of molecules.
     max_rows : int, default=2000
         Number of rows in the predictive equations; of more rows, a random subset is used. The
         hyperparameters are chosen by at most half as many, or 500.
@@ -74,7 +75,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Numeric features without missing values.
+            Numeric features without missing values; counts for the Tanimoto kernel.
         y : array of shape (n,) or (n, n_outputs)
             Target values; several outputs share the hyperparameters.
         sample_weight : array of shape (n,), default=None

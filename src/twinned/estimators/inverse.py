@@ -17,6 +17,7 @@ from typing import Any, Never
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import check_random_state, get_tags
@@ -121,7 +122,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
 
     estimator: Any = None
     _: KW_ONLY
-    forward: Any = None
+    forward: object = None
     pairs: Any = "auto"
     n_anchors: int = 10
     n_steps: int = 4
@@ -133,7 +134,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any, **_other: Never) -> InverseTwinRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, **_other: Never) -> InverseTwinRegressor:
         """Fit the forward model to the rows, and the difference model to pairs of them.
 
         Parameters
@@ -213,7 +214,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
             best = np.lexsort((distance, np.maximum(errors, self.tolerance_)))[:, 0]
         return X[np.arange(len(wanted)), best]
 
-    def predict_branches(self, y: Any, n: int = 5) -> pd.DataFrame:
+    def predict_branches(self, y: object, n: int = 5) -> pd.DataFrame:
         """Several different inputs for each wanted target, the most accurate one first.
 
         Parameters
@@ -286,7 +287,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         features = _pair_features(new, anchor, X)
         return self.estimator_.predict(features.reshape(-1, features.shape[-1])).reshape(X.shape)
 
-    def _check_wanted(self, y: Any) -> Floats:
+    def _check_wanted(self, y: object) -> Floats:
         """(query, output): scaled wanted targets."""
         check_is_fitted(self)
         wanted = check_numbers("y", y, finite=True)
@@ -329,7 +330,7 @@ def _pair_features(new: Floats, anchor: Floats, X: Floats) -> Floats:
     return np.concatenate([difference(new, anchor), anchor, X], axis=-1)
 
 
-def _fit(model: Any, X: Floats, Y: Floats, seed: int) -> Any:
+def _fit(model: object, X: Floats, Y: Floats, seed: int) -> Any:
     """A fitted clone of a regressor for one or several outputs."""
     if Y.shape[1] > 1 and not get_tags(model).target_tags.multi_output:
         model = MultiOutputRegressor(model)

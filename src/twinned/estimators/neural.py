@@ -108,7 +108,7 @@ class BaseNeural(BaseEstimator):
         return self
 
     def _fit_problem(
-        self, X: Any, y: Any, **options: Any
+        self, X: ArrayLike, y: ArrayLike, **options: Any
     ) -> tuple[TrainingProblem, TrainedEnsemble]:
         """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):

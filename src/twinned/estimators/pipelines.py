@@ -7,15 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import BaseEstimator
 from twinned.rows.schema import Floats, is_table, row_labels
 
 Transform = Callable[[Any], Any]
 
 
-def unwrap(model: Any) -> tuple[Any, Transform]:
+def unwrap(model: object) -> tuple[Any, Transform]:
     """The last step of a fitted pipeline, and the transformation of the rows for it.
 
     Another model is returned itself.
@@ -76,13 +78,13 @@ def explain(
 
 
 def predict_interval(
-    model: Any,
-    X: Any,
+    model: BaseEstimator,
+    X: ArrayLike,
     confidence: float = 0.9,
     *,
-    batch: Any = None,
+    batch: ArrayLike | None = None,
     of: str = "measurement",
-    y_std: Any = None,
+    y_std: ArrayLike | None = None,
 ) -> Floats:
     """Prediction intervals, also of a model at the end of a pipeline.
 
@@ -119,7 +121,7 @@ def predict_interval(
     return intervals
 
 
-def replace_last_step(model: Any, last: Any) -> Any:
+def replace_last_step(model: object, last: object) -> Any:
     """A copy of a pipeline with another last step, which is fitted; or this in place of a model."""
     if not isinstance(model, Pipeline):
         return last

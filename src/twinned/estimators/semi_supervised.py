@@ -169,7 +169,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, **_other: Never
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **_other: Never
     ) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
@@ -315,7 +315,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return other
 
     def validate_queries(
-        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         check_is_fitted(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -9,7 +10,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import check_consistent_length
 
+from twinned._compat import safe_indexing
 from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.formatting import ResultTable
@@ -68,6 +71,21 @@ def target_columns(y: Any, n_targets: int) -> list[Any]:
     if values.ndim != 2 or values.shape[1] != n_targets:
         raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
     return list(values.T)
+
+
+def add_anchors_of_targets(model: Any, X: Any, y: Any, batch: Any) -> Any:
+    """A copy of a model of several targets; each has the rows with a value of it as anchors."""
+    check_consistent_length(X, y)
+    extended = copy.copy(model)
+    extended.targets_ = []
+    for target, target_y in zip(
+        model.targets_, target_columns(y, len(model.targets_)), strict=True
+    ):
+        if len(rows := np.flatnonzero(~np.isnan(target_y))):
+            labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+            target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
+        extended.targets_.append(target)
+    return extended
 
 
 def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:

@@ -71,7 +71,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     target_transform_: str | None = None
     scaling_: PowerScaling | None = None
 
-    def __init__(self, regressor: Any, target_transform: str | None = "auto") -> None:
+    def __init__(self, regressor: object, target_transform: str | None = "auto") -> None:
         super().__init__(regressor)
         self.target_transform = target_transform
 
@@ -141,7 +141,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         return other
 
     def validate_queries(
-        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
         check_is_fitted(self, "regressor_")
@@ -184,7 +184,7 @@ class LogTargetRegressor(TransformedTargetTwin):
 
     target_transform_: str | None = "log"
 
-    def __init__(self, regressor: Any) -> None:
+    def __init__(self, regressor: BaseEstimator) -> None:
         super().__init__(regressor, "log")
 
     @classmethod
@@ -192,7 +192,7 @@ class LogTargetRegressor(TransformedTargetTwin):
         """The fitted regressor of y around a twin that is fitted to log y."""
         model = cls(clone(twin))
         model.regressor_ = twin
-        if hasattr(twin, "feature_names_in_"):
+        if "feature_names_in_" in vars(twin):
             model.feature_names_in_ = twin.feature_names_in_
         return model
 
@@ -207,7 +207,7 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(X: Any, y: Floats, rows: Indices, **arguments: Any) -> str | None:
+def choose_transform(X: ArrayLike, y: Floats, rows: Indices, **arguments: Any) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
     It is chosen by these rows. `arguments` are further ones of `fit`, one value for each row or

@@ -5,75 +5,42 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.training_pairs import max_pairs_in_memory
+from twinned.estimators.twin_fitting import LEAST_ROWS, N_FOLDS, TwinFitting
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
-    MemoryLimitError,
-    ignore_table_warnings,
 )
-from twinned.fitted.anchors import Anchors
-from twinned.fitted.residuals import LocalResiduals, with_residuals
-from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
-    FAST,
-    MAX_FEATURES,
     SIZES,
-    SMALL,
-    THOROUGH,
-    THOROUGH_FOLDS,
-    TreeSizes,
-    check_base_estimator,
-    early_stopping_fraction,
+    make_base_estimator,
     pair_dtype,
     supports_validation_set,
-    supports_weights,
 )
 from twinned.models.imputation import impute_target
-from twinned.models.learned_metric import learn_metric
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
     LazyPairMatrix,
     PairTrainingSet,
     SklearnDifferenceModel,
-    bytes_per_binned_pair,
     fit_on_pairs,
     normalize_weights,
-    supports_blocks,
-    target_unit,
 )
-from twinned.models.wide_tables import important_features
 from twinned.pairing.anchors import (
-    N_NEAREST,
-    as_anchor_strategy,
     as_weight_strategy,
-    store_rows,
-    uses_learned_metric,
 )
-from twinned.pairing.differences import difference
-from twinned.pairing.pairs import (
-    AUTO_PAIRS,
-    HalfPairs,
-    MetricIndex,
-    PairFeatures,
-    PairStrategy,
-    as_pair_strategy,
-    check_drawn_pairs,
-    draw_by_weight,
-)
-from twinned.rows.folds import draw_folds, encode_groups, equal_features, given_folds, held_out_rows
-from twinned.rows.neighbors import NeighborIndex
-from twinned.rows.scaling import StandardScaling
+from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import (
     VALIDATED,
@@ -84,20 +51,11 @@ from twinned.rows.training import (
 from twinned.rows.validation import (
     check_bool,
     check_choice,
-    check_integer,
     check_n_jobs,
     restore_on_failure,
     validate_table,
     validate_target,
 )
-
-_N_FOLDS = 5
-_LEAST_ROWS = 20  # to hold out folds by default
-# Root mean square of out-of-fold errors in standard deviations of y: from here on, they are mostly
-# noise, and more pairs and trees change next to nothing.
-_MUCH_NOISE = 0.2
-_CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
-_MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 
 
 @dataclass(eq=False, repr=False)
@@ -223,7 +181,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     estimator: Any = None
     _: KW_ONLY
     pairs: Any = "auto"
-    pair_features: Any = "concat+difference"
+    pair_features: object = "concat+difference"
     anchors: Any = "all"
     weights: Any = "uniform"
     symmetric: bool = True
@@ -239,7 +197,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         is_estimator = isinstance(self.estimator, BaseEstimator)
-        base = get_tags(self.estimator if is_estimator else self._base_estimator())
+        base = get_tags(self.estimator if is_estimator else make_base_estimator(self.estimator))
         tags.input_tags.allow_nan = base.input_tags.allow_nan
         # the default estimator is wrapped for several outputs
         tags.target_tags.multi_output = self.estimator is None or base.target_tags.multi_output
@@ -347,7 +305,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _validate_rows(self, X: Any, y: Any, **arguments: Any) -> TrainingRows:
         """The validated arguments of `fit`."""
         self.check_parameters()
-        self._pair_dtype = pair_dtype(self._base_estimator(), X)
+        self._pair_dtype = pair_dtype(make_base_estimator(self.estimator), X)
         return validate_training_rows(
             self,
             X,
@@ -372,174 +330,25 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self, rows: TrainingRows, validation: TrainingRows | None, *, with_folds: bool
     ) -> PairTrainingSet:
         """Fit to prepared rows, and set the fitted state; return the training set."""
-        fold = self._folds_of_known_rows(rows) if with_folds else None
+        fitting = TwinFitting(self, self._pair_dtype)
+        fold = fitting.folds_of_known_rows(rows) if with_folds else None
         sizes = SIZES[self.effort]
         if fold is not None:
             known = replace(rows.take(rows.known), fold=fold)
-            sizes, predicted = self._choose_sizes(rows, known)
+            sizes, predicted = fitting.choose_sizes(rows, known)
         elif self.estimator is None and self.effort == "balanced":
             rows = replace(rows, fold=None, fold_training=None)
             known = rows.take(rows.known)
-            if len(known) >= _LEAST_ROWS:
-                is_first = self._draw_folds(known, _N_FOLDS) == 0
-                sizes, _ = self._choose_sizes(rows, replace(known, fold=np.where(is_first, 0, -1)))
-        fitted, training = self._fit_model(rows, sizes, validation)
+            if len(known) >= LEAST_ROWS:
+                is_first = fitting.draw_folds(known, N_FOLDS) == 0
+                known = replace(known, fold=np.where(is_first, 0, -1))
+                sizes, _ = fitting.choose_sizes(rows, known)
+        fitted, training = fitting.fit_model(rows, sizes, validation)
         if fold is not None:
-            fitted = self._with_residuals(fitted, known, predicted)
+            fitted = fitting.with_fold_residuals(fitted, known, predicted)
         self.n_pairs_: int = len(training.first)
         self._fitted = update_effects(fitted, rows.effects)
         return training
-
-    def _fit_model(
-        self, rows: TrainingRows, sizes: TreeSizes, validation: TrainingRows | None = None
-    ) -> tuple[FittedTwin, PairTrainingSet]:
-        """The fitted state without residuals, and the training set of the base estimator.
-
-        The default estimator has these sizes.
-        """
-        rng = check_random_state(self.random_state)
-        n_outputs = 1 if rows.targets.ndim == 1 else rows.targets.shape[1]
-        selected = np.arange(rows.matrix.shape[1])
-        if self.estimator is None and not callable(self.pair_features):
-            selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
-        features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
-        base = self._base_estimator(sizes, len(rows), n_outputs, len(selected))
-        max_pairs = self.max_pairs_in_memory(features, n_outputs, binned=supports_blocks(base))
-        if validation is not None:
-            max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
-        learned = None
-        if uses_learned_metric(self.pairs, self.anchors, self.weights):
-            learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
-        builder = TrainingPairBuilder(
-            base=base,
-            features=features,
-            rows=rows,
-            unit=target_unit(rows.targets),
-            max_pairs=max_pairs,
-            rng=rng,
-        )
-        strategy, mirrored = self._pair_strategy(sizes, len(rows), len(selected), max_pairs)
-        pairs = builder.draw(
-            strategy,
-            mirrored,
-            lambda metric: NeighborIndex(rows.rows.features, metric, self.n_jobs, learned),
-        )
-        anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)
-        fit_params: dict[str, Any] = {}
-        fraction = early_stopping_fraction(base, len(pairs.first))
-        if validation is not None:
-            fit_params = builder.validation_pairs(validation, rows.take(anchors))
-        elif fraction is not None:
-            pairs, held_out, others = builder.hold_out_rows(pairs, fraction)
-            fit_params = builder.validation_pairs(held_out, others)
-        training = builder.training_set(pairs, fit_params)
-        seeds = None if self.random_state is None else rng
-        estimator = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
-        fitted = FittedTwin(
-            model=SklearnDifferenceModel(
-                estimator=estimator,
-                features=features,
-                unit=builder.unit,
-                symmetric=self.symmetric,
-                cache_bytes=cache_bytes(self.memory_limit),
-            ),
-            anchors=Anchors.of_rows(
-                replace(rows.take(anchors), groups=None),
-                censored_X=rows.censored_matrix,
-                learned_metric=learned,
-                n_jobs=self.n_jobs,
-            ),
-            anchor_strategy=as_anchor_strategy(self.anchors),
-            weight_strategy=as_weight_strategy(self.weights),
-            budget=self._budget(),
-        )
-        if nearest := fitted.nearest:  # made now, so that predictions need not
-            fitted.anchors.index(nearest[1])
-        return fitted, training
-
-    def _choose_sizes(self, rows: TrainingRows, known: TrainingRows) -> tuple[TreeSizes, Floats]:
-        """The sizes of the default estimator, and out-of-fold predictions (see `_predict_folds`).
-
-        The larger sizes are used where the out-of-fold errors of small models show little noise.
-        """
-        if self.estimator is not None or self.effort == "thorough":
-            return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
-        predicted = self._predict_folds(rows, known, SMALL)
-        if self.effort != "balanced":
-            return SIZES[self.effort], predicted
-        held_out = known.take(known.held_out)
-        spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
-        errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
-        errors = errors / np.where(spread > 0, spread, 1.0)
-        noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
-        if noise >= _MUCH_NOISE:
-            return FAST, predicted
-        return THOROUGH, self._predict_folds(rows, known, THOROUGH_FOLDS)
-
-    def _predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
-        """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
-
-        They are predicted from the anchors of the strategy, and for `anchors="auto"` from each
-        number of nearest ones. They are NaN in rows that no fold holds out.
-        """
-        fold_of_rows = np.full(len(rows), -1)
-        fold_of_rows[rows.known] = known.fold  # no fold holds out censored rows
-        rows = replace(rows, fold=fold_of_rows)
-        counts = N_NEAREST if self.anchors == "auto" else ()
-        predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
-        assert known.fold is not None, "the rows have folds"
-        for number in np.unique(known.fold[known.held_out]):
-            held_out = known.fold == number
-            with ignore_table_warnings():
-                model, _ = self._fit_model(rows.without(number), sizes)
-                n_pairs = len(known) * len(model.anchors)  # of all folds, for the fast path
-                model.model.at_anchors(model.anchors.rows, model.anchors.targets, n_pairs)
-                queries = model.queries(known.matrix[held_out])
-                strategies = [model.anchor_strategy] + [
-                    as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
-                ]
-                predicted[:, held_out] = [
-                    model.squeeze(replace(model, anchor_strategy=strategy).moments(queries)[0])
-                    for strategy in strategies
-                ]
-        return predicted
-
-    def _with_residuals(
-        self, fitted: FittedTwin, known: TrainingRows, predicted: Floats
-    ) -> FittedTwin:
-        """The state with out-of-fold residuals of the anchors, and weights by them."""
-        fitted = with_residuals(fitted, predicted[0], known.folds)
-        if self.anchors != "auto":
-            return fitted
-        errors = np.nan_to_num(known.y - predicted[0])
-        local = LocalResiduals(fitted.anchors, errors, known.folds)
-        power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
-        if best := local.best_nearest(power, predicted[1:]):
-            strategy = as_anchor_strategy("auto", best)
-            return replace(fitted, anchor_strategy=strategy, residuals=None, local_weights=None)
-        return fitted
-
-    def _folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
-        """The fold of each of the known rows by the parameter `cv`, or None."""
-        has_defaults = self.anchors in ("all", "auto") and self.weights == "uniform"
-        known, n_folds = rows.take(rows.known), self.cv
-        if n_folds is None:
-            n_folds = _N_FOLDS if has_defaults and len(known) >= _LEAST_ROWS else 0
-        if not n_folds:
-            return None
-        if not has_defaults:
-            raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
-        if known.fold is not None:  # those of a splitter
-            return known.fold
-        return self._draw_folds(known, min(check_integer("cv", n_folds, 2), len(known)))
-
-    def _draw_folds(self, rows: TrainingRows, n_folds: int) -> Indices:
-        """A random fold of each row, where equal rows and groups are held out together."""
-        if rows.groups is None:
-            codes = equal_features(rows.matrix, n_folds)
-        else:
-            codes = encode_groups(rows.groups, len(rows))
-        return draw_folds(len(rows), n_folds, self.random_state or 0, codes)
 
     def clone_for_folds(self) -> TwinRegressor:
         """An unfitted clone for the folds of another method, with those of its own for "auto"."""
@@ -568,7 +377,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """The number of pairs with pseudo-labels that fit into memory beside the training pairs."""
         n_outputs = self.fitted_.anchors.targets.shape[1]
         features = self.difference_model_.features
-        return self.max_pairs_in_memory(features, n_outputs) - self.n_pairs_
+        return max_pairs_in_memory(self.memory_limit, features, n_outputs) - self.n_pairs_
 
     @property
     def difference_model_(self) -> SklearnDifferenceModel:
@@ -603,49 +412,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
 
-    def _base_estimator(
-        self,
-        sizes: TreeSizes = THOROUGH,
-        n_rows: int = 1,
-        n_outputs: int = 1,
-        n_features: int = 1,
-    ) -> Any:
-        if self.estimator is None:
-            return sizes.make_estimator(n_rows, n_outputs, n_features)
-        return check_base_estimator(self.estimator)
-
-    def _pair_strategy(
-        self, sizes: TreeSizes, n_rows: int, n_features: int, max_pairs: int
-    ) -> tuple[PairStrategy, bool]:
-        """The pair strategy, and whether its pairs are fitted in both orders."""
-        if self.estimator is None and self.symmetric and self.pairs == "auto":
-            n_pairs = sizes.n_pairs(n_rows, n_features)
-            strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
-        else:
-            strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
-        as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
-        mirrored = self.symmetric and not as_drawn
-        count = strategy.count(n_rows) * (2 if mirrored else 1)
-        if count > max_pairs:
-            partners = max_pairs // (n_rows * (2 if self.symmetric else 1))
-            fewer = f"pairs={partners} (random partners per row), pairs='auto' or "
-            raise MemoryLimitError(
-                f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit="
-                f"{self.memory_limit!r} (at most {max_pairs:,} do); use "
-                f"{fewer if partners else ''}a larger limit."
-            )
-        return strategy, mirrored
-
-    def max_pairs_in_memory(
-        self, features: PairFeatures, n_outputs: int, *, binned: bool = False
-    ) -> int:
-        """The number of pairs that fit into memory, with their targets, indices and weights."""
-        limit = parse_memory_limit(self.memory_limit)
-        if limit is None:
-            return 2**62
-        each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
-        return limit // (each + 8 * n_outputs + 3 * 8)
-
     def _validate_validation_rows(
         self, X_val: Any, y_val: Any, rows: TrainingRows
     ) -> TrainingRows | None:
@@ -655,7 +421,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if X_val is None or y_val is None:
             missing = "X_val" if X_val is None else "y_val"
             raise ValueError(f"X_val and y_val belong together, but {missing} is None.")
-        base = self._base_estimator(n_rows=len(rows))
+        base = make_base_estimator(self.estimator, n_rows=len(rows))
         if not supports_validation_set(base):
             warnings.warn(
                 f"{type(base).__name__} has no validation set, so X_val and y_val are ignored.",
@@ -675,91 +441,3 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         trees = self.difference_model_.trees_at(fitted.anchors.rows, fitted.anchors.targets)
         if trees is not None:
             trees.pack_now()
-
-
-def cache_bytes(memory_limit: Any) -> int:
-    """The memory for packed trees that are stored for the next prediction."""
-    limit = parse_memory_limit(memory_limit)
-    return _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
-
-
-# --- training pairs ---
-
-
-class Pairs(NamedTuple):
-    """(n_pairs,) first rows, second rows and weights."""
-
-    first: Indices
-    second: Indices
-    weight: Floats | None
-
-    def take(self, chosen: Any) -> Pairs:
-        weight = None if self.weight is None else self.weight[chosen]
-        return Pairs(self.first[chosen], self.second[chosen], weight)
-
-
-@dataclass(frozen=True)
-class TrainingPairBuilder:
-    """Builder of the training set of a base estimator."""
-
-    base: Any  # the base estimator, not fitted
-    features: PairFeatures
-    rows: TrainingRows
-    unit: float  # divisor of the targets (see `target_unit`)
-    max_pairs: int  # that fit into memory
-    rng: np.random.RandomState
-
-    def draw(self, strategy: PairStrategy, mirrored: bool, make_index: MetricIndex) -> Pairs:
-        """Draw training pairs, in both orders if `mirrored`."""
-        n_rows, weight = len(self.rows), self.rows.weight
-        first, second = strategy.draw(n_rows, make_index, self.rng)
-        check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
-        if mirrored:
-            first, second = np.concatenate([first, second]), np.concatenate([second, first])
-        if weight is None:
-            return Pairs(first, second, None)
-        pair_weight = weight[first] * weight[second]
-        if supports_weights(self.base):
-            return Pairs(first, second, pair_weight)
-        most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
-        return Pairs(first, second, None).take(draw_by_weight(pair_weight, most, self.rng))
-
-    def hold_out_rows(
-        self, pairs: Pairs, fraction: float
-    ) -> tuple[Pairs, TrainingRows, TrainingRows]:
-        """Pairs without the rows held out for early stopping, these rows, and the others."""
-        held_out = held_out_rows(len(self.rows), fraction, self.rng)
-        pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_drawn_pairs(pairs.first, pairs.second, len(self.rows), len(pairs.first))
-        return pairs, self.rows.take(held_out), self.rows.take(~held_out)
-
-    def validation_pairs(self, validation: TrainingRows, anchors: TrainingRows) -> dict[str, Any]:
-        """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
-        n_rows, used = len(validation), np.arange(len(anchors))
-        n_used = max(1, self.max_pairs // 3 // n_rows)
-        if n_used < len(used):
-            used = self.rng.choice(used, size=n_used, replace=False)
-        first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
-        pairs = LazyPairMatrix(self.features, validation.rows, anchors.rows, first, second)
-        return {
-            "X_val": np.asarray(pairs),
-            "y_val": difference(validation.targets[first], anchors.targets[second]) / self.unit,
-        }
-
-    def training_set(self, pairs: Pairs, fit_params: dict[str, Any]) -> PairTrainingSet:
-        """The training set; for LightGBM with a lazy pair matrix, where it is large."""
-        rows, y = self.rows.rows, self.rows.targets
-        matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
-        n_bytes = len(pairs.first) * self.features.bytes_per_pair
-        lazy = n_bytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
-        if pairs.weight is not None:
-            fit_params = {**fit_params, "sample_weight": pairs.weight}
-        return PairTrainingSet(
-            pairs=matrix if lazy else np.asarray(matrix),
-            target=difference(y[pairs.first], y[pairs.second]) / self.unit,
-            fit_params=fit_params,
-            first=pairs.first,
-            second=pairs.second,
-            y=y,
-            groups=self.rows.groups,
-        )

@@ -55,8 +55,9 @@ def select_member(blend: AutoTwinRegressor, name: str) -> BaseEstimator:
         other = describe_alternatives(blend, except_for=name)
         raise ValueError(f"the member {name!r} cannot be used alone: {reason}; {other}")
     estimator = copy.copy(members[name].estimator)
-    if hasattr(blend, "feature_names_in_"):
-        estimator.feature_names_in_ = blend.feature_names_in_
+    names = vars(blend).get("feature_names_in_")
+    if names is not None:
+        estimator.feature_names_in_ = names
     return estimator
 
 
@@ -83,6 +84,8 @@ def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str
     preparation = member.preparation
     if ORDINAL in blend.schema_.kinds:
         return "its ordered categories are encoded by the blend"
+    if preparation.columns is not None:
+        return "it has some of the columns only"
     if preparation.kind == "dense":
         change = "power-transformed" if POWER in member.label else "standardized by the blend"
         return f"its features are {change}"

@@ -10,6 +10,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.fitted.completion import Completion
+from twinned.fitted.known_values import Mask
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
@@ -161,6 +163,16 @@ class Anchors:
         return ApplicabilityDomain(
             self.X, self.features, self.metric, self.y, self.schema.categorical, self.groups
         )
+
+    @cached_property
+    def always_known(self) -> Mask:
+        """(feature,): whether every anchor has a value."""
+        return np.all(~np.isnan(self.X), axis=0)
+
+    @cached_property
+    def completion(self) -> Completion:
+        """Values for rows that miss those of features that every anchor has."""
+        return Completion(self.X, self.features, self.metric, self.schema)
 
     @cached_property
     def equal_rows(self) -> EqualRows:

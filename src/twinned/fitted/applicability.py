@@ -156,14 +156,13 @@ class ApplicabilityDomain:
     def classify(self, matrix: Floats, scores: Floats) -> Indices:
         """(row,): indices of `LABELS` for rows with categories as codes, and their scores.
 
-        A row with a feature beyond the range of the known rows, or that is missing where all of
-        them have a value, is at the edge or outside; one with a new category, far beyond the range,
-        or without any of the features that all of them have, is outside.
+        A row with a feature beyond the range of the known rows is at the edge or outside; one with
+        a new category, far beyond the range, or without a value that all known rows have, is
+        outside.
         """
         known = self.known_values
         beyond, far = known.beyond(matrix), known.beyond(matrix, _FAR)
-        classes = self._classify(scores, beyond, far, known.newly_missing(matrix))
-        return np.where(known.lacks_all(matrix), _OUTSIDE, classes)
+        return self._classify(scores, beyond, far, known.newly_missing(matrix))
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without its group."""
@@ -183,8 +182,8 @@ class ApplicabilityDomain:
     def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
         is_new = np.any(beyond[:, self._categorical], axis=1)
-        least = np.where(np.any(beyond | missing, axis=1), _EDGE, 0)
-        least[np.any(far, axis=1) | is_new] = _OUTSIDE
+        least = np.where(np.any(beyond, axis=1), _EDGE, 0)
+        least[np.any(far | missing, axis=1) | is_new] = _OUTSIDE
         return np.maximum(np.searchsorted(self._limits, scores), least)
 
     def _error_size(self, neighbors: Indices) -> Floats:
@@ -215,7 +214,7 @@ class ApplicabilityDomain:
 
 def applicability_columns(
     domain: ApplicabilityDomain, queries: Queries, measured: ClassStatistics | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Columns of the table of `applicability`.
 
     `measured` are the error and the coverage of the classes, where they have been measured.
@@ -236,12 +235,17 @@ def warn_of_shift(
     matrix, known_values, n_rows = queries.matrix, domain.known_values, len(queries)
     n_outside = count_outside(domain.rate(queries)[1])
     n_new = int(domain.has_new_category(matrix).sum())
-    if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
+    missing = known_values.newly_missing(matrix)
+    is_certain = n_new > 0 or missing.any()
+    if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share()):
         return
-    beyond = known_values.beyond(matrix) | known_values.newly_missing(matrix)
-    features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
-    where = f" (in {', '.join(map(repr, features))})" if features else ""
+    beyond = known_values.beyond(matrix) | missing
+    where = f" (in {_name_features(beyond, names)})" if beyond.any() else ""
     new = f"; {n_new} of them have a category that no training row has" if n_new else ""
+    if missing.any():
+        n_missing, features = np.any(missing, axis=1).sum(), _name_features(missing, names)
+        new += f"; {n_missing} of them miss {features}, which every training row has: they are "
+        new += "predicted by values of similar training rows, which widens their intervals"
     warnings.warn(
         f"{n_outside} of {n_rows} rows lie outside of the training rows{where}{new}. There, "
         "prediction intervals may cover less than their confidence; applicability(X) classifies "
@@ -249,6 +253,12 @@ def warn_of_shift(
         ShiftWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def _name_features(mask: Mask, names: list[Any]) -> str:
+    """Names of the three features of the most rows in a mask (row, feature)."""
+    most = np.argsort(-mask.sum(axis=0), kind="stable")[:3]
+    return ", ".join(repr(names[j]) for j in most if mask[:, j].any())
 
 
 def count_outside(classes: Indices) -> int:

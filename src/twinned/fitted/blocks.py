@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,6 +45,10 @@ class QueryBlock:
     offset: Floats  # (query, 1): of the batch of each query
     indices: Indices | None = None  # (query, anchor); None stands for all anchors
     nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
+    # rows with values in place of missing ones, several for an incomplete query, whose differences
+    # are averaged, and the first of each query; None where all are complete
+    completed: Rows | None = None
+    starts: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     @property
     def anchor_indices(self) -> Indices:
@@ -54,25 +58,42 @@ class QueryBlock:
         n_anchors = len(self.twin.anchors)
         return np.broadcast_to(np.arange(n_anchors), (len(self.encoded), n_anchors))
 
+    @property
+    def _counts(self) -> Indices:
+        """(query,): numbers of completed rows."""
+        n_completed = 0 if self.completed is None else len(self.completed)
+        return np.diff(self.starts, append=n_completed)
+
+    def _average(self, values: Floats, axis: int = 0) -> Floats:
+        """Values of completed rows along an axis → their means of each query."""
+        if self.completed is None:
+            return values
+        sums = np.add.reduceat(values, self.starts, axis=axis)
+        return sums / self._counts.reshape(-1, *(1,) * (values.ndim - axis - 1))
+
     @cached_property
     def estimates(self) -> Floats:
         """(member, query, anchor, output): the estimate of each anchor by each member.
 
         Where pairs are built, many anchors are split into blocks.
         """
-        twin, anchors, indices = self.twin, self.twin.anchors, self.indices
-        if self.anchored is not None and self.anchored.supports(self.encoded):
-            differences = self.anchored.differences(self.encoded, indices, n_jobs=twin.n_jobs)
+        twin, anchors, indices, encoded = self.twin, self.twin.anchors, self.indices, self.encoded
+        if self.completed is not None:
+            encoded = self.completed
+            indices = None if indices is None else np.repeat(indices, self._counts, axis=0)
+        if self.anchored is not None and self.anchored.supports(encoded):
+            differences = self.anchored.differences(encoded, indices, n_jobs=twin.n_jobs)
         else:
             rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
-            per_block = max(1, twin.pairs_per_block // len(self.encoded))
-            queries = self.encoded.take(np.s_[:, None])
+            per_block = max(1, twin.pairs_per_block // len(encoded))
+            queries = encoded.take(np.s_[:, None])
             parts = [
                 twin.model.differences(queries, rows.take(np.s_[:, part]))
                 for part in row_blocks(rows.numeric.shape[1], per_block)
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        targets = anchors.targets if indices is None else anchors.targets[indices]
+        differences = self._average(differences, axis=1)
+        targets = anchors.targets if indices is None else anchors.targets[self.indices]
         if twin.batches is not None:
             targets = targets + self.offset[:, None]
         return estimate(differences, targets)
@@ -81,11 +102,14 @@ class QueryBlock:
     def moments(self) -> tuple[Floats, Floats]:
         """(query, output): mean and standard deviation of the estimates by differences."""
         twin, anchored = self.twin, self.anchored
-        if self.reduces and anchored is not None and anchored.supports(self.encoded):
+        encoded = self.encoded if self.completed is None else self.completed
+        if self.reduces and anchored is not None and anchored.supports(encoded):
             mean, variance = anchored.moments(
-                self.encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
+                encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
             )
-            return mean + self.offset, mean if variance is None else np.sqrt(variance)
+            mean = self._average(mean)
+            std = mean if variance is None else np.sqrt(self._average(variance))
+            return mean + self.offset, std
         return combine(self.estimates, twin.model.member_weights, self.weights)
 
     def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:

@@ -132,6 +132,8 @@ class ErrorScale:
     exponents: Floats | None = None  # of size and standard deviation; None is the last of the width
     factor: float = 1.0  # of both, with known errors of measurement
     y_std: Floats | float | None = None  # their median, or those of (row,) further measurements
+    # of the median calibration row by the process of the learned metric; None without widening
+    process_std: float | None = None
 
     @classmethod
     def fit(
@@ -158,10 +160,22 @@ class ErrorScale:
             return np.ones(len(features))
         return positive_scale(self.regressor.predict(features), self.regressor_floor)
 
-    def predict(self, features: Floats) -> Floats:
+    def widening(self, process_std: Floats | None) -> Floats | float:
+        """(row,): factors of the scale at rows with these standard deviations by the process.
+
+        So intervals grow with the distance from the known rows.
+
+        >>> ErrorScale("std", 0.0, process_std=2.0).widening(np.array([1.0, 2.0, 5.0]))
+        array([1. , 1. , 2.5])
+        """
+        if process_std is None or self.process_std is None:
+            return 1.0
+        return np.maximum(1.0, process_std / self.process_std)
+
+    def predict(self, features: Floats, widening: Floats | float = 1.0) -> Floats:
         """(row,): the error scale of rows with these features (see `scale_features`)."""
         of_size, of_std = self.powers
-        scale = self.factor * self.size(features) ** of_size * features[:, -1] ** of_std
+        scale = widening * self.factor * self.size(features) ** of_size * features[:, -1] ** of_std
         return scale if self.y_std is None else np.hypot(scale, self.y_std)
 
 
@@ -247,13 +261,17 @@ class Calibration:
         order = np.argsort(scores, kind="stable")
         return cls(scores[order], scale, neighbors, None if rows is None else rows[order])
 
-    def error_scale(self, X: object, mean: Floats, std: Floats) -> Floats:
+    def error_scale(
+        self, X: object, mean: Floats, std: Floats, process_std: Floats | None = None
+    ) -> Floats:
         """(n,) expected size of errors of rows with these predictions.
 
-        X is a table or, for a twin, the matrix of its encoded features.
+        X is a table or, for a twin, the matrix of its encoded features. `process_std` (n,) is that
+        of the process of the learned metric, where intervals are widened.
         """
         features = self.neighbors.transform(X, mean)
-        return self.scale.predict(scale_features(features, mean, std, self.scale.floor))
+        features = scale_features(features, mean, std, self.scale.floor)
+        return self.scale.predict(features, self.scale.widening(process_std))
 
     def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:
         """With the errors of further measurements, the median of the known ones, or none."""

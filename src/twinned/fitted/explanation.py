@@ -35,7 +35,7 @@ def tabulate_comparables(
     n: int,
     metric: str,
     *,
-    query_labels: list[Any] | None = None,
+    query_labels: list[object] | None = None,
     features: list[str] | None = None,
 ) -> pd.DataFrame:
     """The `n` comparable cases of each query, with their distances by a metric, and all others.
@@ -212,7 +212,7 @@ class ComparableCase:
         """What the features add to the known value together."""
         return self.estimate - self.known
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The case as plain values for JSON."""
         content = {
             "anchor": self.anchor,
@@ -245,7 +245,7 @@ class ComparableCases:
         """The share of the cases in the weight of the prediction."""
         return sum(case.weight for case in self.cases)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return {
             "comparables": [case.as_dict() for case in self.cases],

@@ -22,6 +22,8 @@ from twinned.models.measurement_errors import expected_sizes, remaining_std, rem
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 
+_LEAST_STD = 1e-3  # of the process at the median row: smaller ones are rounding errors
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOutErrors:
@@ -37,11 +39,14 @@ class HeldOutErrors:
     # the remaining part of the errors.
     y_std: Floats | None = None
     expected: float = 0.0
+    # (row,): standard deviations of y by the process of the learned metric, by the training rows of
+    # the fold; None where intervals are not widened
+    process_std: Floats | None = None
 
     @classmethod
     def of_folds(
         cls,
-        X: Any,
+        X: object,
         y: Floats,
         mean: Floats,
         std: Floats,
@@ -51,6 +56,7 @@ class HeldOutErrors:
         metric: str = "euclidean",
         y_std: Floats | None = None,
         encoded: Floats | None = None,
+        process_std: Floats | None = None,
     ) -> Self:
         """From out-of-fold predictions of a table.
 
@@ -71,6 +77,8 @@ class HeldOutErrors:
         encoded : ndarray of shape (n, n_encoded), default=None
             Encoded features, by which the part of errors is estimated that `y_std` does not
             explain; None is the numeric columns of X.
+        process_std : ndarray of shape (n,), default=None
+            Standard deviations of y by `MetricProcess.held_out_std`; None widens no intervals.
         """
         features, floors = [], []
         for training, held_out in folds:
@@ -93,9 +101,10 @@ class HeldOutErrors:
             neighbors=neighbors,
             y_std=None if y_std is None else y_std[rows],
             expected=expected,
+            process_std=None if process_std is None else process_std[rows],
         )
 
-    def error_scales(self, width: str, random_state: Any) -> tuple[Floats, ErrorScale]:
+    def error_scales(self, width: str, random_state: object) -> tuple[Floats, ErrorScale]:
         """(row,) error scales, each fitted to the other folds, and that fitted to all rows."""
         size, std = np.empty_like(self.errors), np.empty_like(self.errors)
         for number, floor in enumerate(self.floors):
@@ -103,7 +112,8 @@ class HeldOutErrors:
             scale = self._fit_scale(width, ~in_fold, floor, random_state)
             size[in_fold] = scale.size(self.features[in_fold])
             std[in_fold] = self.features[in_fold, -1]
-        scales = [size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
+        widening = scale.widening(self.process_std)
+        scales = [widening * size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
         factors = [1.0] * len(scales)
         if self.y_std is not None:
             factors = [
@@ -121,7 +131,7 @@ class HeldOutErrors:
         return scales[likeliest], of_all
 
     def calibrate(
-        self, width: str, random_state: Any = None, anchors: Indices | None = None
+        self, width: str, random_state: object = None, anchors: Indices | None = None
     ) -> Calibration:
         """The calibration of a model of all rows; `anchors` (row of the table,) are its anchors."""
         scales, of_all = self.error_scales(width, random_state)
@@ -129,7 +139,7 @@ class HeldOutErrors:
         return Calibration.of_scores(self.errors / scales, of_all, self.neighbors, rows)
 
     def calibrate_without(
-        self, held_out: Indices, calibration: Calibration, neighbors: NeighborFeatures, seed: Any
+        self, held_out: Indices, calibration: Calibration, neighbors: NeighborFeatures, seed: object
     ) -> Calibration:
         """A calibration of all rows, without what is known of some of its rows.
 
@@ -148,7 +158,11 @@ class HeldOutErrors:
 
     def _fit_scale(self, width: str, rows: Any, floor: float, random_state: Any) -> ErrorScale:
         """The error scale fitted to the errors of some of the held-out rows."""
-        sizes = np.abs(self.errors)
+        sizes, unit = np.abs(self.errors), None
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
-        return ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
+        if self.process_std is not None and width == "learned":
+            unit = max(_LEAST_STD, float(np.median(self.process_std)))
+        sizes = sizes / ErrorScale(width, floor, process_std=unit).widening(self.process_std)
+        scale = ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
+        return replace(scale, process_std=unit)

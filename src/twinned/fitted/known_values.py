@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,17 +80,12 @@ class KnownValues:
         """(row, feature): whether a value is missing where all known rows have one."""
         return np.isnan(rows) & (self._n_missing == 0)
 
-    def lacks_all(self, rows: Floats) -> Mask:
-        """(row,): whether a row lacks all features that every known row has, if there are any."""
-        always = self._n_missing == 0
-        return always.any() & np.all(np.isnan(rows[:, always]), axis=1)
-
     def newly_missing_beside_others(self, indices: Indices) -> Mask:
         """(row, feature): the same for known rows, each beside those of all other groups."""
         return np.isnan(self._matrix[indices]) & (self._n_missing == 1)
 
 
-def _of_groups(function: np.ufunc, values: NDArray[Any], groups: Indices) -> NDArray[Any]:
+def _of_groups(function: np.ufunc, values: np.ndarray, groups: Indices) -> np.ndarray:
     """(group, feature): values (row, feature) combined over the rows of each group."""
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -76,10 +76,25 @@ class Prediction:
     def model_scale(self) -> Floats:
         """(query,): the error scale without the error of the deviation of the batch."""
         calibration, (mean, std) = self.require_calibration(), self.moments
-        queries, offset, ratio = self.queries, 0.0, 1.0
-        if queries.offset is not None:
-            offset, ratio = queries.offset, queries.error_ratio
-        return ratio * calibration.error_scale(queries.matrix, mean[:, 0] - offset, std[:, 0])
+        offset = 0.0 if self.queries.offset is None else self.queries.offset
+        process_std = None
+        if calibration.scale.process_std is not None:
+            process_std = self.fitted.process_std(self.queries)
+        scale = calibration.error_scale(
+            self.queries.matrix, mean[:, 0] - offset, std[:, 0], process_std
+        )
+        known = calibration.scale.y_std
+        y_std = np.broadcast_to(0.0 if known is None else known, len(scale))
+        remaining = replace(calibration, scale=replace(calibration.scale, y_std=None))
+        for rows, completed in self.fitted.completions(self.queries, remaining):
+            scales = completed.model_scale.reshape(len(rows), -1)
+            spread = completed.location.reshape(scales.shape).std(axis=1) / calibration.std(
+                np.ones(1)
+            )
+            squares = np.mean(scales**2, axis=1) + spread**2
+            scale[rows] = np.sqrt(squares + y_std[rows] ** 2)
+        ratio = self.queries.error_ratio
+        return scale if ratio is None else scale * ratio
 
     @cached_property
     def scale(self) -> Floats:
@@ -139,11 +154,11 @@ class Prediction:
         correlation = self.error_features.paired_correlation(other.error_features)
         covariance = correlation * self.model_error_std * other.model_error_std
         if self.queries.batch is not None and other.queries.batch is not None:
-            rows = [
+            first, second = (
                 (queries.encoded_features, queries.batch)
                 for queries in (self.queries, other.queries)
-            ]
-            covariance = covariance + self.fitted.batches.paired_covariance(*rows[0], *rows[1])
+            )
+            covariance = covariance + self.fitted.batches.paired_covariance(*first, *second)
         return covariance
 
     def require_calibration(self) -> Calibration:
@@ -209,7 +224,9 @@ class Prediction:
         slope = self.target.slope(y)
         return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Floats:
         """(sample, query): joint draws, which are normal on the scale of the fitted target."""
         check_integer("n_samples", n_samples)
         draws = self.joint.sample(n_samples, check_random_state(random_state))
@@ -260,7 +277,9 @@ class TargetPredictions:
         """(query, target), of y (query, target) or one number."""
         return self._stack([p.log_density(column) for p, column in self._columns(y)])
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Floats:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> Floats:
         """(sample, query, target): joint draws of each target, independent between targets."""
         rng = check_random_state(random_state)
         draws = [prediction.sample(n_samples, rng) for prediction in self.predictions]

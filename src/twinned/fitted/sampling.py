@@ -18,17 +18,20 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
+from sklearn.utils import gen_batches
 
+from twinned.rows.folds import Folds
 from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats, Indices, TableSchema
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
 # Root mean square error of held-out rows in units of the spread of the anchors' estimates: medians
 # over tables are 1.6 for 30 rows and 2.5 for 100 (`benchmarks/results/joint_errors.md`).
 SPREAD_FACTOR = 2.0
 MAX_KNOWN = 1000  # known rows by which the process is conditioned
-_JITTER = 1e-8
+_JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude
+_ROWS_PER_BLOCK = 1000
 
 
 class MetricProcess:
@@ -38,9 +41,9 @@ class MetricProcess:
     is used.
     """
 
-    def __init__(self, known: Floats, metric: LearnedMetric) -> None:
+    def __init__(self, known: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
         """Of encoded features (known row, encoded feature)."""
-        self.metric = metric
+        self.metric, self.schema = metric, schema
         self.n_known: int = len(known)
         self.used: Indices = np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]
         self.scaled: Floats = metric.in_length_scales(known[self.used])
@@ -51,6 +54,33 @@ class MetricProcess:
     def explained(self, scaled: Floats) -> Floats:
         """(row, known row) of rows in length scales, whose inner products are explained."""
         return solve_triangular(self.factor, _kernel(self.scaled, scaled), lower=True).T
+
+    def std(self, features: Floats) -> Floats:
+        """(row,): standard deviation of y at rows with these encoded features.
+
+        A category that no known row has is as far from the others as these are from each other.
+        """
+        std, inverse = np.empty(len(features)), self.metric.length_scales**-2.0
+        for rows in gen_batches(len(features), _ROWS_PER_BLOCK):
+            new = np.zeros(len(features[rows]))
+            for feature in self.schema.categorical:
+                columns = self.schema.encoded_columns(np.array([feature]))
+                is_new = features[rows][:, columns].sum(axis=1) == 0
+                new += is_new * inverse[columns].mean()
+            scaled = self.metric.in_length_scales(features[rows])
+            covariance = _kernel(self.scaled, scaled, new)
+            explained = solve_triangular(self.factor, covariance, lower=True)
+            remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
+            std[rows] = np.sqrt(remaining + self.metric.noise)
+        return std
+
+    def held_out_std(self, features: Floats, folds: Folds) -> Floats:
+        """(row,): the same of the rows of folds, by the other rows; NaN of rows without a fold."""
+        std = np.full(len(features), np.nan)
+        for training, held_out in folds:
+            others = MetricProcess(features[training], self.metric, self.schema)
+            std[held_out] = others.std(features[held_out])
+        return std
 
     def coefficients(self, explained: Floats, values: Floats) -> Floats:
         """(known row and then row,): coefficients c of values v of rows that are `explained`.
@@ -146,6 +176,9 @@ def probability_positive(mean: Floats, std: Floats) -> Floats:
     return probability
 
 
-def _kernel(first: Floats, second: Floats) -> Floats:
-    """(first, second): the correlation of the process at scaled rows."""
-    return KERNELS["matern"](cdist(first, second, "sqeuclidean"))[0]
+def _kernel(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
+    """(first, second): the correlation of the process at scaled rows.
+
+    `further` (second,) is added to squares of distances.
+    """
+    return KERNELS["matern"](cdist(first, second, "sqeuclidean") + further)[0]

@@ -11,7 +11,7 @@ as the model errs, and where residuals of neighbors are alike, near anchors have
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,7 @@ from twinned.batches.effects import BatchEffects
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
+from twinned.fitted.known_values import Mask
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.sampling import ErrorFeatures, MetricProcess
 from twinned.fitted.target import IDENTITY, TargetTransform
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
+_ROWS_PER_COMPLETION = 1000  # incomplete queries that are completed at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
@@ -119,6 +121,35 @@ class FittedTwin:
             y_std = y_std / self.target.slope(prediction.mean)
         adjusted = calibration.with_errors(of, y_std, len(queries))
         return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
+
+    def find_incomplete(self, queries: Queries) -> Mask:
+        """(query,): whether a query misses a value that every anchor has."""
+        return np.any(np.isnan(queries.matrix[:, self.anchors.always_known]), axis=1)
+
+    def complete(self, matrix: Floats, n: int) -> tuple[Queries, Indices]:
+        """Rows with values in place of those that every anchor has, n for an incomplete row.
+
+        Also returned is the (row,) first of each. They are without batches.
+        """
+        missing = np.isnan(matrix) & self.anchors.always_known
+        is_incomplete = missing.any(axis=1)
+        counts = np.where(is_incomplete, n, 1)
+        completed = np.repeat(matrix, counts, axis=0)
+        incomplete = matrix[is_incomplete]
+        features = self.queries(incomplete).encode().features
+        values = self.anchors.completion.complete(incomplete, features, missing[is_incomplete], n)
+        completed[np.repeat(is_incomplete, counts)] = values.reshape(-1, matrix.shape[1])
+        return self.queries(completed), np.cumsum(counts) - counts
+
+    def completions(
+        self, queries: Queries, calibration: Calibration
+    ) -> Iterator[tuple[Indices, Prediction]]:
+        """Incomplete queries, in blocks, and predictions of the rows that complete them, n each."""
+        incomplete = np.flatnonzero(self.find_incomplete(queries))
+        for block in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
+            matrix = queries.matrix[incomplete[block]]
+            completed, _ = self.complete(matrix, self.anchors.completion.n_values)
+            yield incomplete[block], Prediction(self, completed, calibration)
 
     def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
         """(query, output): mean, and raw standard deviation of the estimates by differences.
@@ -200,14 +231,21 @@ class FittedTwin:
             functions = np.sort(drawn)
         return ErrorFeatures.of(
             deviations=self.deviations(queries, functions),
-            features=queries.encode().features,
+            features=self.complete(queries.matrix, 1)[0].encode().features,
             process=self.process,
         )
 
     @cached_property
     def process(self) -> MetricProcess:
         """The Gaussian process of the learned metric, given the anchors."""
-        return MetricProcess(self.anchors.features, self.anchors.metric)
+        return MetricProcess(self.anchors.features, self.anchors.metric, self.schema)
+
+    def process_std(self, queries: Queries) -> Floats:
+        """(query,): standard deviation of y by the process, in units of its amplitude."""
+        std = np.empty(len(queries))
+        for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
+            std[rows] = self.process.std(queries.take(rows).features)
+        return std
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.
@@ -338,6 +376,7 @@ class FittedTwin:
         enough to store the estimates of all their anchors nevertheless. The anchors of many queries
         are selected at once; their blocks are smaller.
         """
+        is_incomplete = self.find_incomplete(queries)
         with limit_threads(self.n_jobs):
             anchored, reduces = self._fast_path(len(queries), reduce, variance)
             if anchored is None:
@@ -355,27 +394,37 @@ class FittedTwin:
                 per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
             n_jobs = self.n_jobs if anchored is None else 1  # the fast path has its own threads
             results: list[Result] = []
+            complete = queries
+            if is_incomplete.any():
+                per_block = max(1, per_block // self.anchors.completion.n_values)
+                complete = replace(queries, matrix=self.complete(queries.matrix, 1)[0].matrix)
             offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
             for searched in row_blocks(len(queries), per_search):
                 selected: list[NDArray[Any]] = []
                 if nearest is not None:
-                    features = queries.take(searched).features
+                    features = complete.take(searched).features
                     selected = [*self.anchors.index(nearest[1]).kneighbors(features, nearest[0])]
 
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
+                    completed, starts = None, np.empty(0, dtype=np.intp)
+                    if is_incomplete[block].any():
+                        n_values = self.anchors.completion.n_values
+                        completed, starts = self.complete(queries.matrix[block], n_values)
                     return function(
                         QueryBlock(
                             twin=self,
                             rows=block,
                             matrix=queries.matrix[block],
-                            encoded=queries.take(block),
+                            encoded=complete.take(block),
                             anchored=anchored,
                             reduces=reduces,
                             variance=variance,
                             offset=offset[block, None],
                             indices=selected[0][rows] if selected else None,
                             nearest_distances=selected[1][rows] if selected else None,
+                            completed=None if completed is None else completed.encode(),
+                            starts=starts,
                         )
                     )
 

@@ -112,6 +112,19 @@ def check_base_estimator(estimator: object) -> BaseEstimator:
     return estimator
 
 
+def make_base_estimator(
+    estimator: object,
+    sizes: TreeSizes = THOROUGH,
+    n_rows: int = 1,
+    n_outputs: int = 1,
+    n_features: int = 1,
+) -> BaseEstimator:
+    """The validated base estimator, or the default one of these sizes where it is None."""
+    if estimator is None:
+        return sizes.make_estimator(n_rows, n_outputs, n_features)
+    return check_base_estimator(estimator)
+
+
 def pair_dtype(base: BaseEstimator, X: object) -> np.dtype[np.floating]:
     """float32 where the estimator computes in it anyway, or where X is float32."""
     base = base.estimator if is_search(base) else base
@@ -158,7 +171,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     return None
 
 
-def set_unset_seeds(estimator: Any, draw: Callable[[], Any]) -> Any:
+def set_unset_seeds(estimator: BaseEstimator, draw: Callable[[], Any]) -> Any:
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
     parameters = sorted(estimator.get_params().items())
     unset = [name for name, value in parameters if name.endswith("random_state") and value is None]

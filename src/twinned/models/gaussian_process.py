@@ -1,9 +1,10 @@
-"""Exact Gaussian process regression with one length scale per feature.
+"""Exact Gaussian process regression with one length scale per feature, or of counts.
 
 The covariance of two rows is `amplitude · (k(r) + noise · [same row] / weight)`, where r is their
 distance after each feature is divided by its length scale. The amplitude and the constant mean
 have closed-form optima; the length scales and the noise maximize the likelihood by L-BFGS-B, with
-gradients that need O(n²) memory for any number of features.
+gradients that need O(n²) memory for any number of features. The Tanimoto kernel of counts, such as
+those of the fragments of molecules, has no length scales, only noise.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.utils import check_random_state
 
-from twinned.rows.kernels import KERNELS, factorize, kernel_of_rows
+from twinned.exceptions import UnsuitableDataError
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
@@ -27,6 +32,7 @@ from twinned.rows.validation import check_choice, check_integer
 # units of the amplitude. Below the lower bound of the noise, the factorization is rounding error.
 _LENGTH_BOUNDS = (1e-2, 1e6)
 _NOISE_BOUNDS = (1e-12, 1e3)
+_COUNT_NOISE_BOUNDS = (1e-4, 1e2)  # less noise hardly changes a prediction
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _COARSE_STEPS, _FINE_STEPS = 60, 30
 _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
@@ -38,16 +44,45 @@ _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 _DECIMALS = 9  # of standardized features in the search
 
 
+TANIMOTO = "tanimoto"  # of counts, which are not standardized
+
+
+def tanimoto_similarity(first: Floats, second: Floats) -> Floats:
+    """(first row, second row): sum of the smaller counts divided by that of the larger ones.
+
+    Rows without any count are equal.
+
+    >>> tanimoto_similarity(np.array([[2.0, 1.0, 0.0]]), np.array([[1.0, 1.0, 2.0]]))
+    array([[0.4]])
+    """
+    total = first.sum(axis=1)[:, None] + second.sum(axis=1)
+    # molecules have few of all fragments; |a − b| is the larger count less the smaller one
+    distance = manhattan_distances(csr_array(first), csr_array(second))
+    return np.divide(total - distance, total + distance, out=np.ones_like(total), where=total > 0)
+
+
+def kernel_of_rows(kernel: str, first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """(first row, second row): correlation of scaled rows, and its derivative by r².
+
+    That of counts has no derivative.
+    """
+    if kernel == TANIMOTO:
+        return tanimoto_similarity(first, second), np.zeros(0)
+    if first.shape[1] > _NARROW_FEATURES:  # by a matrix product, ten times as fast for 1,000
+        return KERNELS[kernel](euclidean_distances(first, second, squared=True))
+    return KERNELS[kernel](cdist(first, second, "sqeuclidean"))
+
+
 @dataclass(frozen=True, eq=False)
 class GaussianProcess:
     """A fitted Gaussian process, as plain arrays.
 
     Attributes
     ----------
-    kernel : {"rbf", "matern"}
-        Squared exponential or Matérn 5/2.
+    kernel : {"rbf", "matern", "tanimoto"}
+        Squared exponential, Matérn 5/2, or the similarity of counts.
     length_scales : ndarray of shape (n_features,)
-        In units of X; infinite for a constant feature.
+        In units of X; infinite for a constant feature, and 1 for counts.
     amplitude : float
         Variance of the process, in units of the variance of y.
     noise : float
@@ -114,7 +149,9 @@ class GaussianProcess:
 
     def correlation(self, first: Floats, second: Floats) -> Floats:
         """(first row, second row): correlation of the process, without noise."""
-        return kernel_of_rows(self.kernel, self._scaled(first), self._scaled(second))[0]
+        if self.kernel != TANIMOTO:
+            first, second = self._scaled(first), self._scaled(second)
+        return kernel_of_rows(self.kernel, first, second)[0]
 
     @cached_property
     def _factor(self) -> Floats:
@@ -155,8 +192,8 @@ def fit_gaussian_process(
         Numeric features without missing values; they are standardized.
     y : array of shape (n,) or (n, n_outputs)
         Target values; each output is standardized. All share the hyperparameters.
-    kernel : {"matern", "rbf"}, default="matern"
-        Matérn 5/2 or squared exponential.
+    kernel : {"matern", "rbf", "tanimoto"}, default="matern"
+        Matérn 5/2 or squared exponential; or, for features that are counts, their similarity.
     sample_weight : array of shape (n,), default=None
         Divides the noise variance of a row; only ratios count. Equal rows (in X and y) are merged
         into one with the sum of their weights.
@@ -186,18 +223,22 @@ def fit_gaussian_process(
     >>> float(process.predict(np.array([[0.5, 0.0]]))[0].round(3))
     0.841
     """
-    check_choice("kernel", kernel, list(KERNELS))
+    check_choice("kernel", kernel, [*KERNELS, TANIMOTO])
     max_rows = check_integer("max_rows", max_rows)
     max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
     X = np.asarray(X, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
+    if kernel == TANIMOTO and (X < 0).any():
+        raise UnsuitableDataError("kernel='tanimoto' needs counts, and X has negative values.")
     merged, weight = merge_equal_rows(X, y, sample_weight)
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
     rows, outputs = X[merged], y[merged].reshape(len(merged), -1)
     scaling = StandardScaling.fit(rows, weight)
+    if kernel == TANIMOTO:
+        scaling = StandardScaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
     target_scaling = StandardScaling.fit(outputs, weight)
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
@@ -248,7 +289,13 @@ class MarginalLikelihood:
         """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
         scaled = self.X / np.exp(log_parameters[:-1])
         correlation, _ = kernel_of_rows(self.kernel, scaled, scaled)
-        return self._solve(factorize(correlation, np.exp(log_parameters[-1]) / self.weight))
+        return self.of_correlation(correlation, log_parameters[-1])
+
+    def of_correlation(
+        self, correlation: Floats, log_noise: float
+    ) -> tuple[float, float, Floats, Floats]:
+        """As `solve`, of the (row, row) correlation of the rows, whose diagonal is changed."""
+        return self._solve(factorize(correlation, np.exp(log_noise) / self.weight))
 
     def _solve(self, factor: Floats) -> tuple[float, float, Floats, Floats]:
         n, n_outputs = self.y.shape
@@ -303,6 +350,8 @@ def _maximize(
         return _descend(likelihood.first_rows(max_rows), known_start, _FINE_STEPS)[0]
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
+    if likelihood.kernel == TANIMOTO:
+        return np.append(np.zeros(n_features), _best_noise(likelihood.first_rows(n_rows)))
     root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows
     if n_rows < 2 or not n_features:
         return np.append(np.full(n_features, root), np.log(1e-2))
@@ -320,6 +369,19 @@ def _maximize(
     if len(coarse.X) < n_rows:
         best = _descend(likelihood.first_rows(n_rows), best, _FINE_STEPS)[0]
     return best
+
+
+def _best_noise(likelihood: MarginalLikelihood) -> float:
+    """The logarithm of the noise of largest likelihood, of a kernel without length scales."""
+    correlation, _ = kernel_of_rows(likelihood.kernel, likelihood.X, likelihood.X)
+
+    def negative(log_noise: float) -> float:
+        return -likelihood.of_correlation(correlation, log_noise)[0]
+
+    search = minimize_scalar(
+        negative, bounds=np.log(_COUNT_NOISE_BOUNDS), method="bounded", options={"xatol": 0.05}
+    )
+    return float(search.x)
 
 
 def _descend(
@@ -340,3 +402,16 @@ def _descend(
     options = {"maxiter": steps, "ftol": 1e-6}
     end = minimize(per_row, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return end.x, float(end.fun)
+
+
+def factorize(correlation: Floats, diagonal: Floats) -> Floats:
+    """Lower Cholesky factor of the correlation with the noise added to its diagonal, in place.
+
+    Where rounding makes it indefinite, the least power of ten from 1e-12 that helps is added.
+    """
+    for jitter in (0.0, *(10.0**power for power in range(-12, 1))):
+        np.fill_diagonal(correlation, 1.0 + diagonal + jitter)
+        factor, failed = lapack.dpotrf(correlation, lower=True, clean=True)
+        if not failed:
+            return factor
+    raise np.linalg.LinAlgError("The covariance of the rows is not positive definite.")

@@ -107,6 +107,11 @@ class MemoryBudget(NamedTuple):
     limit: int | None = None
     n_jobs: int | None = None
 
+    @classmethod
+    def of(cls, memory_limit: object, n_jobs: int | None) -> MemoryBudget:
+        """From the parameters of an estimator."""
+        return cls(parse_memory_limit(memory_limit), n_jobs)
+
     def fits(self, n_bytes: int) -> bool:
         """Whether so many bytes fit for each thread."""
         return self.limit is None or n_bytes * count_threads(self.n_jobs) <= self.limit

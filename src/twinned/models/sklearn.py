@@ -263,13 +263,17 @@ def normalize_weights(weight: Floats) -> Floats:
     return weight if 1e-3 <= mean <= 1e3 else weight / mean
 
 
-def target_unit(y: Floats) -> float:
+def target_unit(y: Floats, *, any_unit: bool = False) -> float:
     """A power of two by which extreme targets are divided for the estimator, and 1 for others.
+
+    With `any_unit`, the spread: of an estimator whose trees do not depend on it but for rounding.
 
     Boosting sums squares in float32, and trees treat a node as pure whose spread is below 1e-8:
     both would silently predict a constant.
     """
     spread = float(np.max(y.max(axis=0) - y.min(axis=0)))
+    if any_unit and spread:
+        return spread
     if spread == 0 or 1e-6 <= spread <= 1e12:
         return 1.0
     return float(2.0 ** np.floor(np.log2(spread)))
@@ -286,7 +290,7 @@ class SklearnDifferenceModel:
     cache_bytes: int  # memory for trees that are packed for the next prediction
     _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return vars(self) | {"_anchored": None}
 
     @property

@@ -15,7 +15,7 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.power import TransformedModel
-from twinned.estimators.twin import cache_bytes
+from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import (
@@ -27,7 +27,8 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.twin import FittedTwin
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.protocol import DifferenceModel
+from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
@@ -152,7 +153,9 @@ def _read_effects(effects: BatchEffects | None) -> State | None:
     }
 
 
-def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, at: At) -> None:
+def _set_twin(
+    twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
+) -> None:
     """Set the attributes and the fitted state of a twin."""
     residuals, power = state["anchor_errors_"], state["local_power_"]
     measured = state["applicability_"]
@@ -161,7 +164,7 @@ def _set_twin(twin: BaseEstimator, state: State, anchors: Anchors, model: Any, a
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
         weight_strategy=as_weight_strategy(twin.weights),
-        budget=MemoryBudget(parse_memory_limit(twin.memory_limit), twin.n_jobs),
+        budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
         batches=_build_effects(state["_batches"]),
         calibration=_build_calibration(state["intervals_"], anchors, at / "intervals_"),
@@ -321,9 +324,14 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
 
 
 def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
+    if columns := parts.get("columns"):
+        increasing = sorted(set(columns)) == columns and columns[-1] < table.n_features
+        at.ensure(increasing, "has columns that are not distinct features")
+        table = table.take(columns)
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
     built = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    at.ensure(len(built.medians) == table.n_features, "has medians of other features")
     for columns in (built.empty, built.marked):
         numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns
         at.ensure(numeric, "has columns that are not distinct numeric features")

@@ -46,7 +46,7 @@ def builder(*names: str) -> Callable[[Any], Any]:
     return lambda function: BUILD.update(dict.fromkeys(names, function)) or function
 
 
-def state_fields(name: str, state: Any) -> dict[str, str]:
+def state_fields(name: str, state: object) -> dict[str, str]:
     """Return the attributes of a class, or those of a model of several targets."""
     fields = KINDS[name].fields
     several = "targets_" in fields and isinstance(state, dict) and state.get("targets_")
@@ -79,7 +79,7 @@ def find_class(name: str) -> Any:
     return vars(import_module(KINDS[name].module))[name] if name in KINDS else None
 
 
-def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
+def encode_value(value: object, at: At, *, fitted: bool) -> Json:
     """Return the JSON of a value; `fitted` where estimators in it have a state."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -203,7 +203,7 @@ def require_finite_predictions(model: BaseEstimator) -> None:
         model.predict = functools.partial(_predict_finite, model)
 
 
-def _predict_finite(model: BaseEstimator, X: Any, **params: Any) -> Any:
+def _predict_finite(model: BaseEstimator, X: object, **params: object) -> Any:
     predicted = type(model).predict(model, X, **params)
     mean = predicted[0] if isinstance(predicted, tuple) else predicted
     check_predictions(mean.reshape(len(mean), -1))

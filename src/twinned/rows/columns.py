@@ -172,7 +172,7 @@ def _is_number_text(value: str) -> bool:
         return False
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> Any:
     """A Python scalar, so that a saved model holds no numpy or pandas objects."""
     return value.item() if isinstance(value, np.generic) else value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,11 +81,13 @@ class ForwardFolds(BaseEstimator):
     def __init__(self, n_splits: int = 5) -> None:
         self.n_splits = n_splits
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: ArrayLike | None = None) -> int:
+    def get_n_splits(
+        self, X: object = None, y: object = None, groups: ArrayLike | None = None
+    ) -> int:
         """The number of folds of these times."""
         return len(list(self.split(X, y, groups)))
 
-    def split(self, X: Any, y: Any = None, groups: ArrayLike | None = None) -> Iterator[Fold]:
+    def split(self, X: object, y: object = None, groups: ArrayLike | None = None) -> Iterator[Fold]:
         """Yield (training rows, held-out rows) of each fold."""
         if groups is None:
             raise ValueError("ForwardFolds needs the times of the rows: give them as groups.")
@@ -171,7 +172,9 @@ def given_folds(cv: object, X: Floats, y: Floats, groups: ArrayLike | None = Non
     return folds
 
 
-def draw_folds(n: int, n_folds: int, seed: Any, groups: Indices | None) -> Indices:
+def draw_folds(
+    n: int, n_folds: int, seed: int | np.random.RandomState | None, groups: Indices | None
+) -> Indices:
     """The fold of each row (n,), of those of `row_folds`."""
     return number_folds(row_folds(n, n_folds, seed, groups), n)[0]
 

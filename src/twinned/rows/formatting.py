@@ -170,7 +170,7 @@ def table(
     )
 
 
-def _format(value: Any, spec: str | None) -> str:
+def _format(value: object, spec: str | None) -> str:
     """Return a value as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         plain = str(value) if isinstance(value, int) else format_number(value)

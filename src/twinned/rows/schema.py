@@ -115,6 +115,14 @@ class TableSchema:
     def n_features(self) -> int:
         return len(self.kinds)
 
+    def take(self, features: Sequence[int] | Indices) -> TableSchema:
+        """The schema of a table with these features only."""
+        return TableSchema(
+            [self.kinds[j] for j in features],
+            [self.categories[j] for j in features],
+            [self.n_indicators[j] for j in features],
+        )
+
     def row_columns(self, features: Indices) -> tuple[Indices, Indices, Indices]:
         """The columns of `Rows.numeric`, `one_hot` and `codes` that belong to these features.
 

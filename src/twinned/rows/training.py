@@ -215,20 +215,20 @@ class TrainingRows:
 
 
 def validate_training_rows(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
-    sample_weight: Any = None,
-    groups: Any = None,
-    y_lower: Any = None,
-    y_upper: Any = None,
-    y_std: Any = None,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    y_lower: ArrayLike | None = None,
+    y_upper: ArrayLike | None = None,
+    y_std: ArrayLike | None = None,
     pair_dtype: np.dtype[Any] = FLOAT64,
     multi_output: bool,
     unlabelled: bool = False,
     allow_missing: bool = False,
-    batch: Any = None,
+    batch: ArrayLike | None = None,
 ) -> TrainingRows:
     """Validate the arguments of `fit`.
 

@@ -75,7 +75,7 @@ def check_bool(name: str, value: object) -> bool:
     return bool(value)
 
 
-def draw_seed(random_state: Any) -> int:
+def draw_seed(random_state: object) -> int:
     """Draw a seed from a seed, a generator or None, as scikit-learn has them."""
     return int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -106,7 +106,8 @@ def validate_table(
         if declared or is_table(X) or _holds_objects(X):
             schema = learn_schema(column_list(X)[0], declared)
     # non-finite values are refused below, with their row and column
-    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+    # of one order, on which the rounding of means and sums depends
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False, "order": "C"}
     options["ensure_min_samples"] = 2 if is_training else 1
     if schema is not None and (is_table(X) or not schema.is_all_numeric or _holds_objects(X)):
         values, names = column_list(X)
@@ -177,7 +178,7 @@ def validate_target(
     return y
 
 
-def target_names(y: Any) -> list[str]:
+def target_names(y: object) -> list[str]:
     """Names of several targets, those of the columns of a table; empty for a single one.
 
     >>> target_names([[1.0, 2.0]]), target_names([[1.0], [2.0]])
@@ -278,12 +279,12 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
     return indices
 
 
-def _holds_objects(X: Any) -> bool:
+def _holds_objects(X: object) -> bool:
     """Whether an array or a list holds values that are no numbers, such as text."""
     return (X if hasattr(X, "dtype") else np.asarray(X)).dtype.kind not in "fiubc"
 
 
-def check_numbers(name: str, values: Any, *, finite: bool = False) -> Floats:
+def check_numbers(name: str, values: object, *, finite: bool = False) -> Floats:
     """Validate an array of numbers, which may be NaN or infinite unless `finite`: float64.
 
     >>> check_numbers("y_std", [0.1, "high"])

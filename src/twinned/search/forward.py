@@ -22,7 +22,7 @@ from twinned.rows.validation import target_names
 _MULTIPLE = 16
 
 
-def require_twin(model: Any) -> TwinMethods:
+def require_twin(model: object) -> TwinMethods:
     """Return a fitted twin; other models are refused."""
     if not isinstance(model, TwinMethods):
         raise TypeError(f"model must be a twin, not a {type(model).__name__}.")
@@ -30,12 +30,12 @@ def require_twin(model: Any) -> TwinMethods:
     return model
 
 
-def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: Any) -> Prediction:
+def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: object) -> Prediction:
     """Return the predictive distribution of encoded rows (row, feature) in a batch."""
     return fitted.predict(in_batches(fitted, fitted.queries(rows), batch))
 
 
-def known_values(fitted: FittedTwin, batch: Any) -> Floats:
+def known_values(fitted: FittedTwin, batch: object) -> Floats:
     """Return the known values (anchor, output) in units of y, as they would be in a batch."""
     y = fitted.anchors.targets
     if fitted.batches is not None:

@@ -76,7 +76,7 @@ class Goals:
     prediction, or the two ends of an interval.
     """
 
-    def __init__(self, target: Any, names: Sequence[str], known_y: Sequence[Floats]) -> None:
+    def __init__(self, target: object, names: Sequence[str], known_y: Sequence[Floats]) -> None:
         """Of targets with these names and known values (row,), which may be of different rows."""
         if not isinstance(target, Mapping):
             if len(names) > 1:

@@ -29,10 +29,10 @@ _CONFIDENCE = 0.9  # of the intervals in the table, unless another is given
 
 
 def solve(
-    model: Any,
-    target: Any,
+    model: object,
+    target: object,
     *,
-    near: Any = None,
+    near: object = None,
     fixed: Sequence[str] | Mapping[str, Any] | None = None,
     bounds: Mapping[str, Sequence[float | None] | str] | None = None,
     constraints: Sequence[str] | str | None = None,
@@ -287,7 +287,7 @@ def _tabulate(forward, space, goals, origin, rows, is_reached, confidence):
     nearest = forward.distances(rows, forward.known).argmin(axis=1)
     before = forward.known[nearest] if origin is None else np.tile(origin, (len(rows), 1))
     inputs, inputs_before = forward.table(rows), forward.table(before)
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     for j, name in enumerate(forward.names):
         if forward.schema.kinds[j] == NUMERIC:
             results[f"change of {name}"] = rows[:, j] - before[:, j]

@@ -23,6 +23,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.rows import blend_rows
 from twinned.models.wide_tables import important_features
+from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows
 
@@ -330,7 +331,8 @@ def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows
             center, spread = training.mean(axis=0), training.std(axis=0)
             spread[zeros] = 1.0
             training, test = (training - center) / spread, (test - center) / spread
-        predicted = estimator.fit(training, known.y).predict(test)
+        y = known.y if name == "gp_matern" else round_for_sums(known.y)
+        predicted = estimator.fit(training, y).predict(test)
         np.testing.assert_allclose(result.out_of_fold[held_out], predicted, rtol=1e-6)
     unused = result.preparation.empty
     assert len(unused) == 60 - SCREENED_FEATURES

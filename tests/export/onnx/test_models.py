@@ -103,6 +103,19 @@ def test_a_learned_width_with_equally_near_rows(check, rng):
     np.testing.assert_allclose(intervals, own.predict_interval(queries, 0.8), rtol=0, atol=1e-6)
 
 
+def test_intervals_grow_away_from_known_rows(check, rng):
+    X = pd.DataFrame({"x": rng.uniform(size=60), "kind": rng.choice(list("abc"), size=60)})
+    y = np.sin(5 * X["x"]) + 2 * (X["kind"] == "a")
+    twin = TwinRegressor(Ridge(), random_state=0)
+    crossed = cross_conformal(twin, X, y.to_numpy(), cv=3, random_state=0)
+    queries = pd.DataFrame({"x": [0.5, 0.5, 1.2, -9.0], "kind": ["a", "d", "b", "c"]})
+    found = check(crossed, queries, confidence=0.8)
+    expected = crossed.predict_interval(queries, 0.8)
+    np.testing.assert_allclose(found["upper"] - found["lower"], np.ptp(expected, axis=1), rtol=1e-6)
+    widths = np.ptp(expected, axis=1)
+    assert widths.argmin() == 0
+
+
 def test_intervals_need_a_calibration(tmp_path, rows):
     X, y, _ = rows
     with pytest.raises(TypeError, match=r"stores no calibration.*cross_conformal"):

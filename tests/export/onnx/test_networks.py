@@ -47,7 +47,7 @@ def test_twins_of_selected_features(check, rows):
 
 def test_missing_values_of_networks(check, rows):
     X, y, new = (part.copy() for part in rows)
-    X[::5, 1], new[::3, 1], new[::4, 0] = np.nan, np.nan, np.nan
+    X[::5, 1], X[::7, 0], new[::3, 1], new[::4, 0] = np.nan, np.nan, np.nan, np.nan
     check(NeuralRegressor(**SMALL).fit(X, y), new, 5e-6, 5e-6)
     twin = TwinNeuralRegressor(**SMALL, anchors=NearestAnchors(3), weights="distance")
     check(twin.fit(X, y), new, 5e-6, 5e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -209,7 +209,7 @@ def _note_findings(options: FitOptions, data: TrainingData) -> None:
         messages.print_message("note", str(check))
 
 
-def _data_facts(options: FitOptions, data: TrainingData) -> dict[str, Any]:
+def _data_facts(options: FitOptions, data: TrainingData) -> dict[str, object]:
     categories = {name: len(values) for name, values in data.categories.items()}
     return {
         "table": str(options.table),

@@ -20,7 +20,7 @@ import typer
 from twinned.app.tables.table import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
-KINDS = ("categorical", "numeric", "date")  # of a column, each an option
+KINDS = ("categorical", "numeric", "date", "smiles")  # of a column, each an option
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
 column_option: partial[Any] = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
@@ -145,6 +145,9 @@ class TrainingOptions(TableOptions):
     date
         A column of dates: days since 1970, month, weekday and hour become features, as far as they
         vary. May be repeated.
+    smiles
+        A column of molecules as SMILES, which is replaced by their descriptors and counted
+        fragments (needs pip install rdkit). May be repeated; --label may name the same column.
     drop
         A column to exclude. May be repeated.
     group
@@ -179,6 +182,7 @@ class TrainingOptions(TableOptions):
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
     numeric: Annotated[list[str] | None, advanced_option(metavar="COLUMN")] = None
     date: Annotated[list[str] | None, column_option()] = None
+    smiles: Annotated[list[str] | None, column_option()] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
     error: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
@@ -221,6 +225,7 @@ class TrainingOptions(TableOptions):
             "categorical": self.categorical or [],
             "numeric": self.numeric or [],
             "date": self.date or [],
+            "smiles": self.smiles or [],
             "coordinates": [name.strip() for name in coordinates if name],
         }
 

@@ -14,7 +14,7 @@ from twinned.app.cli.messages import print_result
 from twinned.app.cli.options import SavedModelOptions
 from twinned.app.prediction import Columns
 from twinned.app.tables.table import combine_columns, to_csv
-from twinned.exceptions import require_extra
+from twinned.exceptions import install_extra, require_extra
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
 
@@ -73,7 +73,7 @@ def numbers_of_text(column: Sequence[str]) -> Sequence[object]:
 
 def _to_excel(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
     """Return a workbook of one sheet whose header stays visible."""
-    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or write CSV."):
+    with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or write CSV."):
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
         from openpyxl.styles import Font

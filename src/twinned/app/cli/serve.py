@@ -11,6 +11,7 @@ from twinned.exceptions import (
     ShiftWarning,
     UnknownBatchWarning,
     UnknownCategoryWarning,
+    install_extra,
     require_extra,
 )
 
@@ -34,7 +35,7 @@ def serve_command(
     """
     from twinned.app.cli.saved_model import load_predictor
 
-    with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
+    with require_extra(f"serve needs further libraries: {install_extra('serve')}."):
         from twinned.app.serve.app import make_app, make_server, open_listener
     service = make_app(load_predictor(model, key_file).model, model.name)
     listener = open_listener(port)

@@ -111,7 +111,7 @@ def solve_command(options: SolveOptions) -> None:
     output_result(options, path, {}, columns, facts, summary)
 
 
-def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: Any) -> pd.DataFrame:
+def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: object) -> pd.DataFrame:
     """Return the table of `twinned.solve`; errors name the options."""
     from twinned import solve
 

@@ -100,7 +100,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
     excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
-    excluded += [options.batch, options.label, *({options.time_column} - kinds.keys())]
+    excluded += [options.batch, *({options.label, options.time_column} - kinds.keys())]
     names = [name for name in table.names if name not in excluded]
     problems = Problems()
     with problems.collect():
@@ -269,7 +269,7 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     return labels
 
 
-def _read_errors(table: Table, error: str | None) -> tuple[dict[str, Any], list[str]]:
+def _read_errors(table: Table, error: str | None) -> tuple[dict[str, object], list[str]]:
     """Return the errors of measurement as an argument of `fit`, and a note on them."""
     if error is None:
         return {}, []

@@ -264,7 +264,7 @@ def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Ser
     one. The time of the body is limited by the application.
     """
 
-    def make_protocol(**arguments: Any) -> asyncio.Protocol:
+    def make_protocol(**arguments: object) -> asyncio.Protocol:
         protocol = AutoHTTPProtocol(**arguments)
         asyncio.get_running_loop().call_later(read_seconds, _close_idle, protocol, read_seconds)
         return protocol

@@ -18,8 +18,8 @@ from pydantic_core import ErrorDetails
 
 from twinned._version import __version__
 from twinned.app.serve.inputs import Json, RowInputs
+from twinned.app.tables.header import cell_text
 from twinned.app.tables.numbers import PLAIN
-from twinned.app.tables.reader import cell_text
 from twinned.app.tables.table import Table, TableError, join_names
 from twinned.exceptions import MissingExtraError
 

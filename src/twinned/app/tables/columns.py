@@ -22,6 +22,7 @@ from twinned.app.tables.numbers import (
     split_limit,
 )
 from twinned.app.tables.table import Table, join_names, quoted
+from twinned.estimators.molecules import MoleculeFeatures
 from twinned.rows.training import TargetBounds
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -101,6 +102,31 @@ def parse_limit(cell: str, number_format: NumberFormat = PLAIN) -> tuple[float, 
 def is_boolean(column: Sequence[str]) -> bool:
     present = {cell.lower() for cell in distinct_values(column)}
     return bool(present) and present <= BOOLEANS.keys()
+
+
+def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Features of the molecules of a column of SMILES, NaN in rows without one, and notes.
+
+    The notes are on salts and repeated molecules. A ValueError names cells that are no SMILES.
+    """
+    cells = [None if is_missing(cell) else cell for cell in table.column(name)]
+    molecules = MoleculeFeatures(on_error="missing")
+    features = molecules.fit_transform(cells)
+    wrong = [int(row) for row in molecules.invalid_ if cells[row] is not None]
+    if wrong:
+        first = f"{table.location(wrong[0], name)}: {quoted(str(cells[wrong[0]]))} is no SMILES"
+        others = f", nor are {len(wrong) - 1} further cells" if len(wrong) > 1 else ""
+        raise ValueError(f"{first}{others}; correct it, or leave the cell empty.")
+    counts = (
+        (molecules.salts_, "molecules of several components, such as salts"),
+        (molecules.duplicates_[:, 0], "molecules that an earlier row has, too"),
+    )
+    notes = [
+        f"{table.path}, column {name!r}: {what}: {len(rows)}, the first in {row_name}."
+        for rows, what in counts
+        if len(rows) and (row_name := table.row_names()[rows[0]])
+    ]
+    return {str(feature): values.to_numpy() for feature, values in features.items()}, notes
 
 
 def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,15 @@
 """Features of a table as a DataFrame, in training and in prediction.
 
-A limit or a date in a column gives further features, whose names are that of the column and what
-they hold: `lead (limit)`, `day (month)`. Their names are all that a model stores of them.
+A limit, a date or a molecule in a column gives further features, whose names are that of the column
+and what they hold: `lead (limit)`, `day (month)`, `smiles (MolWt)`. Their names are all that a
+model stores of them.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,13 +24,16 @@ from twinned.app.tables.columns import (
     date_columns,
     is_categorical,
     known_category_column,
+    molecule_columns,
     numeric_column,
 )
 from twinned.app.tables.numbers import common_unit, distinct_values
 from twinned.app.tables.table import Problems, Table, join_names, quoted
+from twinned.estimators.molecules import DESCRIPTORS, FRAGMENT
 
 LIMIT = "limit"
-_DERIVED = re.compile(rf"(.+) \(({'|'.join((LIMIT, *PARTS))})\)", re.DOTALL)
+_PARTS_OF_NAMES = "|".join((LIMIT, *PARTS, *DESCRIPTORS, rf"{FRAGMENT} \d+"))
+_DERIVED = re.compile(rf"(.+) \(({_PARTS_OF_NAMES})\)", re.DOTALL)
 
 
 def training_frame(
@@ -36,14 +41,14 @@ def training_frame(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Convert columns to features: numbers to float64, text to a pandas category.
 
-    `kinds` are categorical, numeric or date, of columns whose kind is not to be recognized.
+    `kinds` are categorical, numeric, date or smiles, of columns whose kind is not to be recognized.
 
     Returns
     -------
     frame : DataFrame
-        The features, those that limits and dates add last.
+        The features, those that limits, dates and molecules add last.
     notes : list of str
-        One for each column that is not used, and for limits.
+        One for each column that is not used, and for limits and molecules.
     """
     features: dict[str, Any] = {}
     derived: dict[str, np.ndarray] = {}
@@ -54,8 +59,13 @@ def training_frame(
             role = None if kind else recognize_role(table, name)
             if role is not None:
                 notes.append(role)
-            elif kind == "date":
-                for part, values in date_columns(table, name, PARTS).items():
+            elif kind in ("date", "smiles"):
+                if kind == "date":
+                    of_name = date_columns(table, name, PARTS)
+                else:
+                    of_name, molecule_notes = molecule_columns(table, name)
+                    notes += molecule_notes
+                for part, values in of_name.items():
                     if len(pd.unique(values[values == values])) > 1:  # without NaN
                         derived[f"{name} ({part})"] = values
             elif kind == "categorical" or (kind is None and is_categorical(table, name)):
@@ -67,7 +77,7 @@ def training_frame(
                     limited.append(name)
     problems.raise_any()
     if taken := [name for name in derived if name in table.names]:
-        made = "the name of a feature made from limits or dates; rename or --drop it"
+        made = "the name of a feature made from limits, dates or SMILES; rename or --drop it"
         raise ValueError(f"{table.path} has the column {join_names(taken)}, {made}.")
     notes += _limit_note(table, limited, f"; features such as '{{}} ({LIMIT})' mark them")
     return pd.DataFrame(features | derived), notes
@@ -82,12 +92,17 @@ def prediction_frame(
     notes on limits.
     """
     features: dict[str, Any] = {}
+    molecules: dict[str, dict[str, np.ndarray]] = {}  # by the column of SMILES
     limited, problems = [], Problems()
     for name, known_categories in zip(names, categories, strict=True):
         source, part = _source(table.names, name)
         with problems.collect():
-            if part is not None and part != LIMIT:
+            if part in PARTS:
                 features[name] = date_columns(table, source, [part])[part]
+            elif part is not None and part != LIMIT:
+                if source not in molecules:
+                    molecules[source], _ = molecule_columns(table, source)
+                features[name] = molecules[source][part]
             elif known_categories is not None:
                 features[name] = known_category_column(table, name, known_categories)
             else:
@@ -107,10 +122,10 @@ def prediction_frame(
 def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     """Return the columns of a table that the features of a model are computed from.
 
-    A date that the table lacks is named, not its parts.
+    A date or a molecule that the table lacks is named, not its parts.
     """
-    sources = [derived_from(name)[0] for name in names if derived_from(name)[1] in PARTS]
-    columns = {*table.names, *(date for date in sources if sources.count(date) > 1)}
+    sources = Counter(derived_from(name)[0] for name in names if derived_from(name)[1])
+    columns = {*table.names, *(source for source, n in sources.items() if n > 1)}
     return list(dict.fromkeys(_source(columns, name)[0] for name in names))
 
 
@@ -191,9 +206,11 @@ def recognize_role(table: Table, name: str) -> str | None:
     if contents.is_numeric or contents.is_mostly_numeric or common_unit(contents.texts):
         return None
     if len(distinct) > MIN_DISTINCT and 2 * len(distinct) > len(column):
+        smiles = f"--smiles {option} describes molecules, " if "smiles" in name.lower() else ""
         return (
             f"column {name!r} holds {len(distinct)} different texts in {len(column)} rows, such as "
-            f"{quoted(distinct[0])}, and is not used; --label {option} names the rows by it, "
+            f"{quoted(distinct[0])}, and is not used; {smiles}"
+            f"--label {option} names the rows by it, "
             f"--group {option} groups them, --categorical {option} makes it a feature."
         )
     return None

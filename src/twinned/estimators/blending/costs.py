@@ -29,6 +29,7 @@ _GAIN = {
     "tree_twin": 2.0,
     "neural": 1.5,
     "gp_rbf": 1.5,
+    "gp_tanimoto": 3.0,
     "boosting": 1.0,
     "ridge": 0.5,
 }
@@ -62,7 +63,7 @@ class CostModel(NamedTuple):
         rounds = -(-(self.n_folds + 1) // self.n_jobs)
         if not spec.one_fit:
             return seconds * rounds + 0.05
-        if spec.name not in ("gp_matern", "gp_rbf"):
+        if not spec.name.startswith("gp_"):
             return seconds * (1 + self.n_folds / 2) + 0.05
         fold_seconds = seconds
         if self.n_rows * (1 - 1 / self.n_folds) >= _ROWS_PER_FEATURE * self.n_columns:
@@ -101,6 +102,11 @@ def _seconds_of_process(n: int, p: int, spec: MemberSpec) -> float:
     return gp_seconds(min(n, SIZES[spec.effort].gp_rows // 2), _n_used(p, spec)) + selecting
 
 
+def _seconds_of_counts(n: int, p: int, spec: MemberSpec) -> float:
+    n = min(n, SIZES[spec.effort].gp_rows)
+    return 1e-6 * n**2 + 20 * 2.1e-11 * n**3 + 0.05
+
+
 def _seconds_of_tree_twin(n: int, p: int, spec: MemberSpec) -> float:
     sizes, p = TREE_SIZES[spec.effort], min(p, MAX_FEATURES)
     n_pairs = min(sizes.n_pairs(n, p), n * n / 2)
@@ -115,6 +121,7 @@ _FIT_SECONDS: dict[str, Callable[[int, int, MemberSpec], float]] = {
     "ridge": lambda n, p, spec: 8e-9 * n * p**2 + 0.02,
     "gp_matern": _seconds_of_process,
     "gp_rbf": _seconds_of_process,
+    "gp_tanimoto": _seconds_of_counts,
     "extra_trees": _seconds_of_trees,
     "boosting": _seconds_of_boosting,
     "tree_twin": _seconds_of_tree_twin,

@@ -132,8 +132,7 @@ class CrossFit:
         clock = Clock(start + budget, self.cost_model(effective_n_jobs(self.settings.n_jobs)))
         specs = self.without_needless(specs)
         specs = sorted(specs, key=lambda s: (s.name != "ridge", clock.seconds_per_gain(s)))
-        n_features = self.rows.matrix.shape[1]
-        efforts = {spec.name: spec.efforts(n_features) for spec in specs}
+        efforts = {spec.name: spec.efforts(self.n_features) for spec in specs}
         # the fits that may still be tried, in this order
         pending = [
             spec
@@ -200,8 +199,12 @@ class CrossFit:
 
     def cost_model(self, n_jobs: int) -> CostModel:
         """The expected seconds of members of these rows."""
-        n_rows, n_columns = self.rows.matrix.shape
-        return CostModel(n_rows, n_columns, self.rows.n_folds, n_jobs)
+        return CostModel(len(self.rows), self.n_features, self.rows.n_folds, n_jobs)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of members that do not compare fragments."""
+        return len(self.settings.other_columns(self.rows.matrix.shape[1]))
 
     def without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
         """The members that may differ in their predictions.
@@ -211,7 +214,7 @@ class CrossFit:
         or else the quickest member.
         """
         rows, y, costs = self.rows, self.rows.y, self.cost_model(1)
-        specs = [spec.for_table(rows.matrix.shape[1]) for spec in specs]
+        specs = [spec.for_table(self.n_features) for spec in specs]
         columns = np.column_stack([rows.matrix[:, rows.schema.numeric], y])
         if rows.bounds is not None or not skewed_columns(columns).any():
             names = {spec.name for spec in specs}

@@ -19,7 +19,7 @@ from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import MissingExtraError, UnsuitableDataError
 from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import (
     check_base_estimator,
@@ -28,12 +28,14 @@ from twinned.models.base_estimator import (
 from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
+from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort, for short budgets
+GP_TANIMOTO = "gp_tanimoto"  # the member of counts of fragments
 POWER = "_power"  # suffix of the names of members with power-transformed features or target
 _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
@@ -51,6 +53,24 @@ class FitSettings:
     n_jobs: int | None = None
     # features of members with selected ones, by the fold that does not select them
     important: dict[int, Indices] = field(default_factory=dict)
+    # columns with counts of the fragments of molecules, which other members do not have
+    fragments: Indices = field(default_factory=lambda: np.arange(0))
+
+    def other_columns(self, n_features: int) -> Indices:
+        """The columns of members that do not compare fragments; all where there are no others."""
+        others = np.setdiff1d(np.arange(n_features), self.fragments)
+        return others if len(others) else self.fragments
+
+    def columns_of(self, spec: MemberSpec, n_features: int) -> Indices:
+        """The columns of the table that a member has."""
+        if spec.name != GP_TANIMOTO:
+            return self.other_columns(n_features)
+        if not len(self.fragments):
+            raise UnsuitableDataError(
+                "X has no columns of counts with the names 'fragment 0', 'fragment 1', …; "
+                "MoleculeFeatures makes them"
+            )
+        return self.fragments
 
 
 class Sizes(NamedTuple):
@@ -287,6 +307,7 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "ridge": ("dense", _ridge),
     "gp_matern": ("dense", _gaussian_process("matern")),
     "gp_rbf": ("dense", _gaussian_process("rbf")),
+    GP_TANIMOTO: ("complete", _gaussian_process("tanimoto")),
     "extra_trees": ("dense", _extra_trees),
     "boosting": ("encoded", _boosting),
     "tree_twin": ("encoded", _tree_twin),
@@ -297,7 +318,8 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
 }
 for _name in ("ridge", "gp_matern", "gp_rbf"):
     MEMBERS[_name + POWER] = "unscaled", _power(MEMBERS[_name][1])
-AUTO = tuple(name for name in MEMBERS if name not in ("catboost", "lightgbm"))
+# that of fragments is added where there are some
+AUTO = tuple(name for name in MEMBERS if name not in (GP_TANIMOTO, "catboost", "lightgbm"))
 
 
 def resolve_members(members: Any, effort: str) -> list[MemberSpec]:
@@ -362,6 +384,9 @@ def fit_member(
     training rows. The anchors of a twin are known rows.
     """
     rows = rows.without(fold)
+    columns, table = settings.columns_of(spec, rows.matrix.shape[1]), rows.matrix
+    if has_some := len(columns) < table.shape[1]:
+        rows = replace(rows, schema=rows.schema.take(columns), matrix=table[:, columns])
     used = None
     if spec.screened:
         if fold not in settings.important:
@@ -370,13 +395,17 @@ def fit_member(
             )
         used = settings.important[fold]
     preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used)
+    if has_some:
+        preparation = replace(preparation, columns=columns.tolist())
     # the seed depends on the name, not on the other members
     seed = (settings.seed + crc32(spec.name.encode())) % 2**31
     estimator = spec.make(spec.effort, rows, replace(settings, seed=seed))
-    features = preparation.transform(rows.matrix)
+    features = preparation.transform(table)
     bounds = rows.bounds
     weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
     y = rows.y if imputed is None else imputed
+    if spec.name in ("extra_trees", "boosting"):
+        y = round_for_sums(y)
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
         estimator.fit_with_folds(

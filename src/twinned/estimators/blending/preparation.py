@@ -4,7 +4,9 @@ Features are made from one encoded table, of the kind that a member can take. `"
 of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
 numeric ones are replaced by the median and marked by indicator columns, and missing categories are
 a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
-all columns are standardized; `"unscaled"` is the same without the latter.
+all columns are standardized; `"unscaled"` is the same without the latter. A member may have some
+columns of the table only: counts of the fragments of molecules are features of a member of their
+own.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class FeaturePreparation:
     marked: list[int]  # numeric features with an indicator of missing values
     center: Floats  # (column,) of the dense features
     spread: Floats
+    columns: list[int] | None = None  # of the table that the member has; None is all
 
     @classmethod
     def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
@@ -67,7 +70,9 @@ class FeaturePreparation:
         return len(self.center) if self.kind == "dense" else self.n_features + marked
 
     def transform(self, matrix: Floats) -> Floats:
-        """(n, n_features) encoded rows → (n, column) features of the member."""
+        """(n, n_table_features) encoded rows → (n, column) features of the member."""
+        if self.columns is not None:
+            matrix = matrix[:, self.columns]
         missing, filled = np.isnan(matrix), matrix
         if self.empty:  # zeros in the features that had no known value or are not used
             filled = matrix.copy()

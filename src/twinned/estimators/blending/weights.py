@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,19 +196,6 @@ def _root_ratio(squares: Floats) -> float:
 
 
 # --- results of a fit ---
-
-
-@dataclass(frozen=True, eq=False)
-class FitRecord:
-    """Results of the fit of a blend that a saved blend does not have."""
-
-    members: list[CrossFittedMember]
-    rows: BlendRows
-    seed: int
-    widening: Floats | None = None  # (anchor,): of errors, by those of the deviations
-    # (anchor,): deviations that out-of-fold predictions of the blend and its members do not have
-    missing_deviations: tuple[Any, Any] = 0.0, 0.0
-    scores: Floats | None = None  # (row of positive weight,): of the intervals
 
 
 def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:

@@ -12,10 +12,10 @@ from os import PathLike
 
 from sklearn.base import BaseEstimator
 
-from twinned.exceptions import require_extra
+from twinned.exceptions import install_extra, require_extra
 from twinned.rows.validation import check_choice
 
-with require_extra("to_onnx needs onnx: pip install 'twinned[onnx]'."):
+with require_extra(f"to_onnx needs onnx: {install_extra('onnx')}."):
     import onnx  # noqa: F401
 
 __all__ = ["to_onnx"]

@@ -110,13 +110,15 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []  # of the present body
-        self.constants: dict[tuple[Any, ...], TensorProto] = {}
+        self.constants: dict[tuple[object, ...], TensorProto] = {}
         self._outermost_nodes = self.nodes
         self._n_names = 0
 
     # --- operators ----------------------------------------------------------------------------
 
-    def add(self, operator: str, *operands: Operand, domain: str = "", **attributes: Any) -> Tensor:
+    def add(
+        self, operator: str, *operands: Operand, domain: str = "", **attributes: object
+    ) -> Tensor:
         """Add a node with one output, and return that."""
         return self.add_several(operator, 1, *operands, domain=domain, **attributes)[0]
 

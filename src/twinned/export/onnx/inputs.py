@@ -86,6 +86,8 @@ def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
 
 def add_preparation(preparation: FeaturePreparation, matrix: Tensor) -> Tensor:
     """Encoded rows (row, feature) → features of a member, as `FeaturePreparation.transform`."""
+    if preparation.columns is not None:
+        matrix = matrix.columns(preparation.columns)
     features = np.arange(preparation.n_features)
     is_unused = np.isin(features, preparation.empty)  # such as features that had no known value
     values = matrix.graph.add("Where", is_unused, 0.0, matrix)

@@ -23,10 +23,17 @@ from twinned.export.model_parts import (
     read_fitted,
     refuse,
 )
-from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate
-from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
+from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
+from twinned.export.onnx.inputs import (
+    BATCH,
+    add_inputs,
+    add_preparation,
+    encode_matrix,
+    split_rows,
+)
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
+    AnchorGraph,
     Moments,
     add_networks,
     add_residuals,
@@ -127,6 +134,11 @@ def _add_outputs(
     intervals: dict[str, Tensor] = {}
     if calibration is not None and needs_std:
         scale = _add_error_scale(calibration, matrix, mean, std)
+        if fitted is not None and (unit := calibration.scale.process_std) is not None:
+            anchors = AnchorGraph(matrix.graph, fitted)
+            rows = split_rows(fitted.schema, matrix)
+            (process_std,) = matrix.graph.map_rows(anchors.process_std, rows)
+            scale = scale * (process_std / unit).apply("Max", 1.0)
         if (y_std := calibration.scale.y_std) is not None:
             model_scale = scale * calibration.scale.factor
             scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
@@ -138,7 +150,14 @@ def _add_outputs(
     if target.is_log:
         intervals = {name: end.apply("Exp") for name, end in intervals.items()}
         std = value * std  # by the delta method
-    return {"mean": value, "std": std, **intervals}
+    tensors = {"mean": value, "std": std, **intervals}
+    if fitted is None or not fitted.anchors.always_known.any():
+        return tensors
+    # rows without these values are completed by `FittedTwin.complete`, which a graph does not have
+    known = matrix.columns(np.flatnonzero(fitted.anchors.always_known))
+    n_missing = known.is_nan().cast(DOUBLE).sum(-1, keepdims=True)
+    is_incomplete = n_missing.apply("Greater", 0.0)
+    return {name: is_incomplete.apply("Where", np.nan, tensor) for name, tensor in tensors.items()}
 
 
 def _add_prediction(model: FittedTwin | Any, matrix: Tensor, needs_std: bool = True) -> Moments:

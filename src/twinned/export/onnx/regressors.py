@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
@@ -19,7 +17,7 @@ from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedMode
 from twinned.export.model_parts import read_linear, read_scaler, refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
-from twinned.models.gaussian_process import GaussianProcess
+from twinned.models.gaussian_process import TANIMOTO, GaussianProcess
 from twinned.models.trees import reader
 from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.scaling import MAX_EXPONENT
@@ -143,6 +141,8 @@ def add_matern(squares: Tensor) -> Tensor:
 
 def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
     """Add the mean of a Gaussian process."""
+    if process.kernel == TANIMOTO:
+        refuse("ONNX has no similarity of counts of fragments", "fit it without gp_tanimoto")
 
     def scaled(values: Tensor) -> Tensor:
         return (values - process.X[0]) / process.length_scales
@@ -203,7 +203,7 @@ def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     return table.take(sums.cast(INT64)).sum(1) + offset
 
 
-def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
+def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, np.ndarray], Floats]:
     """Number the splits and leaves of trees, and return (output,) offsets.
 
     The arrays of splits are attributes of the operator; there are none where no tree has a split.
@@ -212,7 +212,7 @@ def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, NDArray[Any]],
     (issue 24679); the leaves of such a tree are numbered from the second one on.
     """
     offset = ensemble.offset.astype(np.float64)
-    arrays_of_trees: list[dict[str, Any]] = []
+    arrays_of_trees: list[dict[str, object]] = []
     n_splits = n_all_leaves = 0
     for tree in ensemble.trees:
         is_leaf = np.asarray(tree.left) < 0

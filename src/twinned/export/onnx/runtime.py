@@ -20,7 +20,7 @@ from twinned.rows.schema import NUMERIC, Floats, column_list
 _NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 
 
-def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
+def predict_onnx(path: str | PathLike[str], X: object) -> dict[str, Floats]:
     """Predict the rows of a table by an exported model; the columns are in the order of the fit.
 
     Returns
@@ -72,7 +72,7 @@ def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float
 
 def anchor_table(twin: TwinMethods) -> Any:
     """The anchors of a twin as a table; an array where it was fitted to one."""
-    schema, names = twin.schema_, getattr(twin, "feature_names_in_", None)
+    schema, names = twin.schema_, vars(twin).get("feature_names_in_")
     table = pd.DataFrame(twin.anchors_X_.copy(), columns=names)
     for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
         if kind != NUMERIC:

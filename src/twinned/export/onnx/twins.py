@@ -21,6 +21,7 @@ from twinned.export.model_parts import (
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
+from twinned.fitted.sampling import LEAST_VARIANCE
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
@@ -56,7 +57,7 @@ def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> tup
 def add_twin(fitted: FittedTwin, matrix: Tensor) -> Moments:
     """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
     rows = split_rows(fitted.schema, matrix)
-    anchors = _AnchorGraph(matrix.graph, fitted)
+    anchors = AnchorGraph(matrix.graph, fitted)
     moments = Moments(*matrix.graph.map_rows(anchors.predict_query, rows))
     return add_residuals(fitted, matrix, moments.mean, moments.std) or moments
 
@@ -67,7 +68,7 @@ def add_residuals(fitted: FittedTwin, matrix: Tensor, mean: Tensor, std: Tensor)
         return None
     if fitted.is_local:
         rows = split_rows(fitted.schema, matrix)
-        anchors = _AnchorGraph(matrix.graph, fitted)
+        anchors = AnchorGraph(matrix.graph, fitted)
         local_mean, value = matrix.graph.map_rows(anchors.average_estimates, rows, mean)
         return Moments(local_mean, std, value)
     mean_estimate = mean + mean_residual(fitted)
@@ -88,7 +89,7 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
     return Moments(mean, std, mean)
 
 
-class _AnchorGraph:
+class AnchorGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
     def __init__(self, graph: Graph, fitted: FittedTwin) -> None:
@@ -208,6 +209,20 @@ class _AnchorGraph:
         correlation = regressors.add_matern(distances * distances)
         total = (1.0 + metric.noise) ** 2
         return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
+
+    def process_std(self, query: Tensor) -> list[Tensor]:
+        """(1,): standard deviation of y by the process of the learned metric, as by `std` of it."""
+        process, schema = self._fitted.process, self._fitted.schema
+        inverse_lengths = 1.0 / process.metric.length_scales
+        distances = self._distances(query, LEARNED, inverse_lengths).take(process.used)
+        squares = distances * distances
+        for feature in schema.categorical:
+            columns = schema.encoded_columns(np.array([feature]))
+            is_new = query.columns(columns).sum(-1, keepdims=True).equals(0.0)
+            squares = squares + is_new * np.mean(inverse_lengths[columns] ** 2)
+        explained = regressors.add_matern(squares) @ np.linalg.inv(process.factor).T
+        remaining = 1.0 - (explained * explained).sum(-1, keepdims=True)
+        return [(remaining.apply("Max", LEAST_VARIANCE) + process.metric.noise).apply("Sqrt")]
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
         """(anchor,) distances of a query, on the features that the twin searches neighbors by.

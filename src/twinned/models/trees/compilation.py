@@ -38,17 +38,17 @@ with suppress(KeyError, TypeError):
     _OPTIONS["_nrt"] = False
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: object) -> Any:
     """Compile a function that compiled functions call."""
     return njit(function, **_OPTIONS)
 
 
-def inlined(function: Any) -> Any:
+def inlined(function: object) -> Any:
     """Compile a function as a part of each compiled function that calls it."""
     return njit(function, inline="always", **_OPTIONS)
 
 
-def entry_point(function: Any) -> Any:
+def entry_point(function: object) -> Any:
     """Compile a function that Python calls: on first use, or load it from numba's file cache.
 
     One process compiles while others wait for the result. Without a writable folder there is no

@@ -1,0 +1,238 @@
+"""Prediction intervals of rows that are unlike the training rows, and of incomplete rows.
+
+All models are blends of four quick members. The kinds of trials are
+
+- *beyond*: five generated functions of six features, 160 training rows with 5 % noise; of the test
+  rows, one to three of the five features that matter are beyond the range of the training rows by
+  up to 0.15, 0.5 or 2 times the range. The form of the widening was chosen on `waves` and `growth`;
+- *cut*: five real tables without the fifth of the rows with the largest values of the feature of
+  the largest rank correlation with y, which are the test rows, and a fifth of the others;
+- *missing*: eight real tables of up to 300 training rows; of 100 test rows, each feature in turn is
+  missing, and then 300 times two random ones. `median` is the error where it is replaced by the
+  median of the training rows;
+- *standard*: standard splits, rows like the training rows.
+
+Reported are the coverage of intervals of 80, 90 and 95 %, the mean width of those of 90 %, the
+mean negative logarithm of the density, and the root mean square error. Appends to
+`benchmarks/results/outside.csv` and writes `outside.md` beside it. The column `version` is a name
+for the code that is measured; the page compares `before` with `after`.
+
+    python -m benchmarks.intervals.outside  # about an hour of one core
+    python -m benchmarks.intervals.outside --kinds beyond --seeds 0
+    python -m benchmarks.intervals.outside --only-table
+"""
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import spearmanr
+from sklearn.datasets import load_diabetes
+
+from benchmarks import frame
+from twinned import AutoTwinRegressor
+from twinned.datasets import load
+from twinned.exceptions import ShiftWarning
+
+MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting:fast"]
+LEVELS, FARTHEST = (0.8, 0.9, 0.95), (0.15, 0.5, 2.0)
+N_FUNCTION, N_REAL, N_TEST, N_FEATURES = 160, 300, 100, 6
+CHOSEN = ["waves", "growth"]
+COLUMNS = [
+    "version", "kind", "dataset", "seed", "rows", "n",
+    *(f"coverage_{100 * p:g}:.4f" for p in LEVELS),
+    "width:.5g", "nll:.4f", "rmse:.5g", "median:.5g", "seconds:.3g",
+]  # fmt: skip
+
+
+def waves(x):
+    return np.sin(5 * x[0]) + 2 * x[1] * x[2] + x[3] - np.cos(3 * x[4])
+
+
+def growth(x):
+    return np.exp(1.2 * x[0] + 0.5 * x[1]) * (1 + x[2]) + 2 * x[3] ** 2 - x[4]
+
+
+def friedman(x):
+    return 10 * np.sin(np.pi * x[0] * x[1]) + 20 * (x[2] - 0.5) ** 2 + 10 * x[3] + 5 * x[4]
+
+
+def saturation(x):
+    return (
+        4 * np.tanh(3 * x[0] - 1.5) + 3 / (1.2 + np.abs(x[1])) + x[2] * np.abs(x[3]) ** 0.5 + x[4]
+    )
+
+
+def kinks(x):
+    return 4 * np.abs(x[0] - 0.4) + np.maximum(0, 5 * x[1] - 2) + 2 * (x[2] > 0.6) + x[3] * x[4]
+
+
+FUNCTIONS = {f.__name__: f for f in (waves, growth, friedman, saturation, kinks)}
+CUT = ["BH", "CS", "WN", "diabetes", "kin8nm"]
+MISSING = ["BC", "BH", "CS", "EE", "WN", "WSB", "YH", "diabetes"]
+STANDARD = ["bostonHousing", "concrete", "energy", "yacht", "wine-quality-red"]
+DATASETS = {"beyond": list(FUNCTIONS), "cut": CUT, "missing": MISSING, "standard": STANDARD}
+N_SEEDS = {"beyond": 4, "cut": 2, "missing": 1, "standard": 3}
+
+
+def read(name):
+    """X and y of a real table."""
+    if name == "diabetes":
+        return load_diabetes(return_X_y=True)
+    if name not in ("kin8nm", *STANDARD):
+        X, y = load(name)
+        return X.to_numpy(float), y.to_numpy(float)
+    splits = np.load(Path(os.environ["TWINNED_DATA"]) / "uci_standard_splits.npz")
+    return splits[f"{name}_X"].astype(float), splits[f"{name}_y"]
+
+
+def fit(X, y, seed):
+    return AutoTwinRegressor(members=MEMBERS, random_state=seed).fit(X, y)
+
+
+def rate(model, X, y, rows, median=np.nan):
+    """One row of results."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ShiftWarning)
+        ends = {level: model.predict_interval(X, level).T for level in LEVELS}
+    result = {
+        f"coverage_{100 * level:g}": np.mean((low <= y) & (y <= high))
+        for level, (low, high) in ends.items()
+    }
+    return result | {
+        "rows": rows,
+        "n": len(y),
+        "width": np.mean(ends[0.9][1] - ends[0.9][0]),
+        "nll": -np.mean(model.log_density(X, y)),
+        "rmse": np.sqrt(np.mean((model.predict(X) - y) ** 2)),
+        "median": median,
+    }
+
+
+def measure_beyond(dataset, seed):
+    rng, function = np.random.RandomState(seed), FUNCTIONS[dataset]
+    noise = 0.05 * np.std(function(rng.uniform(size=(N_FEATURES, 10_000))))
+
+    def draw(n, beyond=0, farthest=0.0):
+        X = rng.uniform(size=(n, N_FEATURES))
+        for row in X[: n if beyond else 0]:
+            for j in rng.permutation(N_FEATURES - 1)[:beyond]:
+                excess = farthest * rng.uniform()
+                row[j] = 1 + excess if rng.uniform() < 0.5 else -excess
+        return X, function(X.T) + noise * rng.normal(size=n)
+
+    model = fit(*draw(N_FUNCTION), seed)
+    yield rate(model, *draw(5 * N_TEST), "inside")
+    for farthest in FARTHEST:
+        for beyond in (1, 2, 3):
+            yield rate(model, *draw(N_TEST, beyond, farthest), f"{farthest:g}, {beyond}")
+
+
+def measure_cut(dataset, seed):
+    X, y = read(dataset)
+    rows = np.random.RandomState(seed).permutation(len(y))[: 2 * N_REAL]
+    X, y = X[rows], y[rows]
+    strongest = np.argmax([abs(spearmanr(column, y)[0]) for column in X.T])
+    is_outside = X[:, strongest] > np.quantile(X[:, strongest], 0.8)
+    inside = np.flatnonzero(~is_outside)
+    n_training = min(N_REAL, int(0.8 * len(inside)))
+    model = fit(X[inside[:n_training]], y[inside[:n_training]], seed)
+    yield rate(model, X[inside[n_training:]], y[inside[n_training:]], "inside")
+    yield rate(model, X[is_outside], y[is_outside], "outside")
+
+
+def measure_missing(dataset, seed):
+    X, y = read(dataset)
+    rng = np.random.RandomState(seed)
+    rows = rng.permutation(len(y))
+    n_training = min(N_REAL, len(y) - N_TEST)
+    training, test = rows[:n_training], rows[n_training : n_training + N_TEST]
+    model, median = fit(X[training], y[training], seed), np.median(X[training], axis=0)
+
+    def hide(columns, rows, name):
+        """Rates test rows without these columns (row, column)."""
+        incomplete, filled = X[rows].copy(), X[rows].copy()
+        np.put_along_axis(incomplete, columns, np.nan, axis=1)
+        np.put_along_axis(filled, columns, median[columns], axis=1)
+        error = np.sqrt(np.mean((model.predict(filled) - y[rows]) ** 2))
+        return rate(model, incomplete, y[rows], name, error)
+
+    yield rate(model, X[test], y[test], "complete")
+    n_features = X.shape[1]
+    yield hide(
+        np.repeat(np.arange(n_features), len(test))[:, None], np.tile(test, n_features), "one"
+    )
+    pairs = np.array([rng.permutation(n_features)[:2] for _ in range(3 * len(test))])
+    yield hide(pairs, np.tile(test, 3), "two")
+
+
+def measure_standard(dataset, seed):
+    X, y = read(dataset)
+    splits = np.load(Path(os.environ["TWINNED_DATA"]) / "uci_standard_splits.npz")
+    is_test = np.isin(np.arange(len(y)), splits[f"{dataset}_test{seed}"])
+    model = fit(X[~is_test], y[~is_test], seed)
+    yield rate(model, X[is_test], y[is_test], "test")
+
+
+def measure(version, kind, dataset, seed):
+    function = {
+        "beyond": measure_beyond,
+        "cut": measure_cut,
+        "missing": measure_missing,
+        "standard": measure_standard,
+    }[kind]
+    return list(function(dataset, seed))
+
+
+def summary(runs):
+    """Return the lines of the Markdown file."""
+    lines = [
+        "# Intervals of rows unlike the training rows",
+        "",
+        "Made by `python -m benchmarks.intervals.outside`. Coverage of intervals of 80, 90 and "
+        "95 % in %, before and after the widening of intervals; then the width of those of 90 % "
+        "and the root mean square error after it, in units of those before, and the mean negative "
+        "logarithm of the density.",
+    ]
+    values = [f"coverage_{100 * p:g}" for p in LEVELS] + ["width", "nll", "rmse", "median"]
+    runs = runs.assign(rows=runs["rows"].str.split(",").str[0])
+    for kind, of_kind in runs.groupby("kind", sort=False):
+        cells = []
+        keys = ["dataset", "rows"]
+        means = of_kind.groupby(["version", *keys], sort=False)[values].mean()
+        for key in dict.fromkeys(zip(of_kind["dataset"], of_kind["rows"], strict=True)):
+            versions = [
+                means.loc[(v, *key)] for v in ("before", "after") if (v, *key) in means.index
+            ]
+            first, last = versions[0], versions[-1]
+            shown = [", ".join(f"{100 * v.iloc[i]:.1f}" for i in range(3)) for v in versions]
+            shown += [f"{last[name] / first[name]:.3f}" for name in ("width", "rmse")]
+            shown += [", ".join(f"{v['nll']:.3f}" for v in versions)]
+            if kind == "missing":
+                shown.append(f"{last['rmse'] / last['median']:.3f}")
+            cells.append([*key, *shown])
+        header = ["table", "rows", "before", "after", "width", "rmse", "nll: before, after"]
+        header += ["rmse / by median"] * (kind == "missing")
+        lines += ["", f"## {kind}", "", *frame.markdown_table(header, cells)]
+    return lines
+
+
+BENCHMARK = frame.Benchmark(
+    "outside",
+    __doc__,
+    COLUMNS,
+    run=measure,
+    summary=summary,
+    trial=("version", "kind", "dataset", "seed"),
+    axes={
+        "version": ["after"],
+        "seed": max(N_SEEDS.values()),
+        "kind": list(DATASETS),
+        "dataset": sorted({name for names in DATASETS.values() for name in names}),
+    },
+    is_trial=lambda _, kind, dataset, seed: dataset in DATASETS[kind] and seed < N_SEEDS[kind],
+)
+
+if __name__ == "__main__":
+    BENCHMARK.main()

@@ -1,0 +1,131 @@
+"""Attributes and methods of a fitted blend that show its members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.combination import FitRecord
+from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
+from twinned.estimators.several_targets import per_target
+from twinned.models.resources import limit_threads
+from twinned.rows.folds import Folds
+from twinned.rows.formatting import ResultTable
+from twinned.rows.schema import Floats
+
+
+class BlendAttributes(BaseTwin):
+    """Members of a fitted blend, their weights and their out-of-fold predictions."""
+
+    _record: FitRecord | None = None
+    _leaderboard: dict[str, object]
+    out_of_fold_prediction_: Floats
+    blend_: dict[str, Any]
+    contribution_: dict[str, Any] | None
+    batch_errors_: dict[str, float]
+    plan_: list[object]
+
+    @property
+    def blend_model_(self) -> BlendModel:
+        """The difference model of the blend."""
+        model = self.fitted_.model
+        assert isinstance(model, BlendModel), "the model of a blend"
+        return model
+
+    @property
+    def fitted_members_(self) -> list[FittedMember]:
+        """The fitted members, with the preparation of their features."""
+        return self.blend_model_.members
+
+    @property
+    def members_(self) -> dict[str, object]:
+        """The fitted estimators by name."""
+        return {member.label: member.estimator for member in self.fitted_members_}
+
+    @property
+    def member_weights_(self) -> Floats:
+        """(n_members,): weights of the blend, which sum to one."""
+        return self.blend_model_.weights
+
+    @property
+    def replicate_correlation_(self) -> float:
+        """The correlation of the out-of-fold errors of rows with equal features."""
+        return self.fitted_.replicate_correlation
+
+    @property
+    def member_names_(self) -> list[str]:
+        """Names of the fitted members."""
+        return list(self.members_)
+
+    @property
+    @per_target
+    def leaderboard_(self) -> pd.DataFrame:
+        """Errors, weight, seconds and size of each member, the best first."""
+        return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
+
+    @per_target
+    def out_of_fold(self) -> pd.DataFrame:
+        """Out-of-fold predictions of the blend and of each member; a saved model has none.
+
+        Returns
+        -------
+        DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
+        error scale of the intervals, `fold`, and one for each member. The index has the numbers of
+        the anchors; those that no fold holds out are not there. With batches, predictions are those
+        of rows of known batches, in which the offset is estimated from the other rows.
+        """
+        record = self._fit_record()
+        rows = record.rows
+        held_out = np.flatnonzero(rows.anchors.held_out)
+        merged_into = rows.merged_into[held_out]
+        of_blend: Floats = np.zeros(len(held_out))
+        of_members = of_blend
+        if record.batches is not None:
+            of_blend, of_members = (
+                offset[held_out] for offset in record.batches.missing_deviations
+            )
+        columns = {
+            "y": self.fitted_.fitted_y[held_out],
+            "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
+            "score": np.nan if record.scores is None else record.scores,
+            "fold": np.asarray(rows.anchors.fold)[held_out],
+        }
+        members = {
+            member.label: member.out_of_fold[merged_into] + of_members for member in record.members
+        }
+        return pd.DataFrame(columns | members, index=held_out)
+
+    @property
+    def folds_(self) -> Folds:
+        """(training rows, held-out rows) of each fold, numbers of anchors; as `out_of_fold`."""
+        return self._fit_record().rows.anchors.folds
+
+    def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
+        """Predict by each member.
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries)
+            In the order of `member_names_`, those without weight included.
+        """
+        queries = self.encode(X, batch=batch)
+        with limit_threads(self.n_jobs):
+            predicted = self.blend_model_.predict_members(queries.matrix).T
+        return predicted if queries.offset is None else predicted + queries.offset
+
+    def _fit_record(self) -> FitRecord:
+        self.require_single_target()
+        if self._record is None:
+            raise AttributeError("The model was loaded or has new anchors; fit it again.")
+        return self._record
+
+    @property
+    def target_names_(self) -> list[str]:
+        """Names of several targets."""
+        return [target.target_name_ for target in self.targets_]

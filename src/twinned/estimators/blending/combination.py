@@ -1,0 +1,168 @@
+"""The fitted state of a blend, from its cross-fitted members."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from joblib import parallel_config
+
+from twinned.estimators.blending.members import CrossFittedMember, FittedMember
+from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.rows import BlendRows
+from twinned.estimators.blending.weights import (
+    BlendWeights,
+    blend,
+    held_out_predictions,
+    leaderboard,
+    rmse_and_error,
+    spread_around,
+    spread_weights,
+    twin_contribution,
+)
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.held_out import HeldOutErrors
+from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import BatchErrors, errors_of_batches, update_effects
+from twinned.models.resources import MemoryBudget
+from twinned.pairing.anchors import replicate_correlation
+from twinned.rows.folds import complete_predictions
+from twinned.rows.schema import Floats
+from twinned.rows.training import TrainingRows
+
+
+@dataclass(frozen=True, eq=False)
+class FitRecord:
+    """Results of the fit of a blend that a saved blend does not have."""
+
+    members: list[CrossFittedMember]
+    rows: BlendRows
+    seed: int
+    batches: BatchErrors | None  # of a fit with batches
+    scores: Floats | None  # (row of positive weight,): of the intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """The fitted state of a blend, what its out-of-fold predictions show, and its record."""
+
+    fitted: FittedTwin
+    attributes: dict[str, object]  # of the estimator, by name
+    record: FitRecord
+
+
+def combine_members(
+    members: list[CrossFittedMember],
+    rows: BlendRows,
+    seed: int,
+    budget: MemoryBudget,
+    *,
+    calibrate: bool,
+) -> Combination:
+    """Weight the members by their out-of-fold predictions."""
+    weights = blend(members, rows, seed % 2**16)
+    predictions = held_out_predictions(members, rows)[: len(rows.known)]
+    nested = rows.of_anchors(weights.nested_prediction)
+    fitted = _fitted_state(_blend_model(members, rows, weights, predictions), rows, nested, budget)
+    anchors, known, rmse = rows.anchors, rows.known, weights.nested_rmse[weights.method]
+    if fitted.local_weights is not None:
+        residuals = fitted.squeeze(np.asarray(fitted.residuals))
+        local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
+        nested = nested + local.predict(fitted.local_weights.power)
+        held_out = anchors.held_out
+        weight = None if anchors.weight is None else anchors.weight[held_out]
+        rmse, _ = rmse_and_error(nested[held_out], anchors.y[held_out], weight)
+    batches = None
+    if anchors.effects is not None:
+        fitted = update_effects(fitted, anchors.effects, nested)
+        batches = errors_of_batches(fitted, nested, anchors.held_out)
+        nested, rmse = batches.prediction, batches.rmse["known"]
+        known = _known_of_batches(rows, batches)
+    attributes: dict[str, object] = {
+        "blend_": {"method": weights.method, "rmse": rmse, "nested_rmse": weights.nested_rmse},
+        "plan_": [member.spec.entry for member in members],
+        "out_of_fold_prediction_": nested,
+        "_leaderboard": leaderboard(members, predictions, known, weights.weights),
+        "contribution_": twin_contribution(members, predictions, known, weights, seed % 2**16),
+    }
+    if batches is not None:
+        attributes["batch_errors_"] = batches.rmse
+    scores = None
+    if calibrate:
+        with parallel_config("threading", n_jobs=budget.n_jobs):
+            calibration = _calibrate(fitted, anchors, nested, batches, seed)
+        scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
+        fitted = replace(fitted, calibration=calibration)
+    return Combination(fitted, attributes, FitRecord(members, rows, seed, batches, scores))
+
+
+def _blend_model(
+    members: list[CrossFittedMember], rows: BlendRows, weights: BlendWeights, predictions: Floats
+) -> BlendModel:
+    """The difference model, from (held-out row, member) out-of-fold predictions."""
+    anchors = rows.anchors
+    return BlendModel(
+        members=[
+            FittedMember(member.label, member.estimator, member.preparation) for member in members
+        ],
+        weights=weights.weights,
+        spread_weights=spread_weights(predictions, rows.known, weights.weights),
+        out_of_fold=complete_predictions(rows.of_anchors(predictions), anchors.y, anchors.weight),
+        schema=rows.rows.schema,
+    )
+
+
+def _fitted_state(
+    model: BlendModel, rows: BlendRows, nested: Floats, budget: MemoryBudget
+) -> FittedTwin:
+    """The state without final deviations and calibration; `nested` (anchor,) are predictions."""
+    anchors = rows.anchors
+    held_out = anchors.take(anchors.held_out)
+    fitted = FittedTwin(
+        model=model,
+        anchors=Anchors.of_rows(
+            anchors, censored_X=rows.rows.censored_matrix, n_jobs=budget.n_jobs
+        ),
+        budget=budget,
+        replicate_correlation=replicate_correlation(
+            np.column_stack([held_out.matrix, np.asarray(held_out.fold, float)]),
+            held_out.y - nested[anchors.held_out],
+            held_out.weight,
+        ),
+    )
+    return with_residuals(fitted, model.out_of_fold @ model.weights, anchors.folds)
+
+
+def _known_of_batches(rows: BlendRows, batches: BatchErrors) -> TrainingRows:
+    """The known rows with values without the deviations of their batches."""
+    held_out, known_y = rows.anchors.held_out, rows.known.y.copy()
+    known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
+    return replace(rows.known, y=known_y)
+
+
+def _calibrate(
+    fitted: FittedTwin,
+    anchors: TrainingRows,
+    nested: Floats,
+    batches: BatchErrors | None,
+    seed: int,
+) -> Calibration:
+    """The calibration by the out-of-fold errors of the blend."""
+    model, mean = fitted.model, nested
+    assert isinstance(model, BlendModel), "the model of a blend"
+    if batches is not None:  # as of rows of large batches
+        mean = fitted.anchors.y - (fitted.anchors.y - nested) / batches.widening
+    errors = HeldOutErrors.of_folds(
+        fitted.anchors.X,
+        fitted.anchors.y,
+        mean,
+        spread_around(model.out_of_fold @ model.weights, model.out_of_fold, model.spread_weights),
+        anchors.folds,
+        categorical=fitted.schema.categorical,
+        y_std=fitted.anchors.y_std,
+        encoded=fitted.anchors.features,
+        process_std=fitted.process.held_out_std(fitted.anchors.features, anchors.folds),
+    )
+    return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))

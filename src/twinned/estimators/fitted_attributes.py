@@ -1,0 +1,155 @@
+"""Attributes of every fitted twin, which are read from its fitted state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from twinned.estimators.several_targets import per_target
+from twinned.fitted.anchors import Queries
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import in_batches
+from twinned.rows.dask import check_in_memory
+from twinned.rows.schema import Floats, Indices, TableSchema
+
+
+class FittedAttributes:
+    """Attributes of a fitted twin, each of which is one of its `FittedTwin`."""
+
+    n_jobs: int | None
+    random_state: Any
+    # whether it is a blend: its model is bound to its own anchors
+    is_blend = False
+    targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
+
+    @property
+    @abstractmethod
+    def fitted_(self) -> FittedTwin:
+        """The fitted state: a difference model, its anchors, weights and calibration."""
+
+    @abstractmethod
+    def with_fitted(self, fitted: FittedTwin) -> Self:
+        """A copy of the estimator with another fitted state."""
+
+    @abstractmethod
+    def validate_queries(
+        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+    ) -> Queries:
+        """Validated rows without batches; with `learn_categories`, new ones are in their schema.
+
+        The schema is that of the anchors, or a given one.
+        """
+
+    def encode(self, X: Any, *, batch: Any = None) -> Queries:
+        """Validated rows to predict."""
+        check_in_memory(X, "X")
+        return in_batches(self.fitted_, self.validate_queries(X), batch)
+
+    @property
+    def calibration_(self) -> Calibration | None:
+        """The stored calibration of prediction intervals, or None."""
+        return self.fitted_.calibration
+
+    @property
+    def applicability_(self) -> pd.DataFrame | None:
+        """`rows`, `error` and `coverage` of each class, as by `measure_applicability`, or None."""
+        measured = self.fitted_.applicability
+        return None if measured is None else measured.table()
+
+    @property
+    def anchors_X_(self) -> Floats:
+        """(n_anchors, n_features): anchors, with categories as codes."""
+        return self.fitted_.anchors.X
+
+    @property
+    def anchors_y_(self) -> Floats:
+        """(n_anchors,) or (n_anchors, n_outputs): known values of the anchors."""
+        return self.fitted_.anchors.y
+
+    @property
+    def anchor_weights_(self) -> Floats | None:
+        """(n_anchors,): sample weights of the anchors, or None."""
+        return self.fitted_.anchors.weights
+
+    @property
+    def anchor_labels_(self) -> list[Any] | None:
+        """Labels of the anchors in the training table, or None where it had no index."""
+        return self.fitted_.anchors.labels
+
+    @property
+    def anchor_rows_(self) -> Indices:
+        """(n_anchors,): rows of the training table; −1 of anchors that were added."""
+        return self.fitted_.anchors.table_rows
+
+    @property
+    def anchor_groups_(self) -> Indices | None:
+        """(n_anchors,): codes of groups that are held out together, or None."""
+        return self.fitted_.anchors.groups
+
+    @property
+    def anchor_residuals_(self) -> Floats | None:
+        """Out-of-fold residuals like `anchors_y_`, minus their mean; None without folds."""
+        residuals = self.fitted_.residuals
+        return None if residuals is None else self.fitted_.squeeze(residuals)
+
+    @property
+    def local_power_(self) -> float:
+        """The power of `GPWeights` that weights the estimates by residuals; 0 for equal weights."""
+        weights = self.fitted_.local_weights
+        return 0.0 if weights is None else float(weights.power)
+
+    @property
+    @per_target
+    def batch_offsets_(self) -> pd.DataFrame:
+        """`offset`, `std_error` and `n_rows` of each batch, relative to the mean of all batches."""
+        batches, codes = self.fitted_.batches, self.fitted_.anchors.batch
+        if batches is None or codes is None:
+            raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
+        return batches.table(np.bincount(codes, minlength=len(batches.names)))
+
+    @property
+    @per_target
+    def batch_effects_(self) -> pd.DataFrame:
+        """What each batch deviates by, with slopes of numeric features and errors of its rows."""
+        table = self.batch_offsets_
+        batches, schema = self.fitted_.batches, self.fitted_.schema
+        assert batches is not None, "the model has batches"
+        names = self.feature_labels()
+        columns = {names[j]: column for column, j in enumerate(schema.numeric)}
+        return batches.details(table["n_rows"].to_numpy(), columns)
+
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self.targets_[0].schema_ if self.targets_ else self.fitted_.schema
+
+    def require_single_target(self) -> None:
+        """Raise where the model is not fitted or has several targets."""
+        check_is_fitted(self)
+        if self.targets_:
+            n = len(self.targets_)
+            raise ValueError(f"The model has {n} targets; use one of them: model.targets_[0].")
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features, or x0, x1, … where the training table had none."""
+        names = vars(self).get("feature_names_in_")
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(self.schema_.n_features)]
+
+    @property
+    def n_outputs_(self) -> int | None:
+        """The number of outputs, or None where y is one-dimensional."""
+        if self.targets_:
+            return len(self.targets_)
+        y = self.fitted_.anchors.y
+        return None if y.ndim == 1 else y.shape[1]
+
+    def _generator(self, random_state: int | np.random.RandomState | None) -> np.random.RandomState:
+        return check_random_state(self.random_state if random_state is None else random_state)

@@ -1,0 +1,216 @@
+"""MoleculeFeatures: descriptors and counted fragments of molecules, computed by RDKit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._compat import BaseEstimator, TransformerMixin
+from twinned.exceptions import require_extra
+from twinned.rows.schema import Floats, Indices, column_list, is_table
+from twinned.rows.validation import check_bool, check_choice, check_integer
+
+FRAGMENT = "fragment"  # the names of counts are "fragment 0", "fragment 1", …
+# also of a column of a file and of a ColumnTransformer: "smiles (fragment 0)", "mol__fragment 0"
+_FRAGMENT_NAME = re.compile(rf"(?:.*__|.* \()?{FRAGMENT} \d+\)?", re.DOTALL)
+# Those of RDKit that take no more than about 1 ms of a molecule of the size of a drug, by their
+# names there; the list is fixed, so that a saved model does not depend on the version of RDKit.
+_DESCRIPTORS = """
+    MolWt ExactMolWt HeavyAtomMolWt HeavyAtomCount
+    MaxPartialCharge MinPartialCharge MaxAbsPartialCharge MinAbsPartialCharge HallKierAlpha
+    Chi0 Chi0n Chi0v Chi1 Chi1n Chi1v Chi2n Chi2v Chi3n Chi3v Chi4n Chi4v Kappa1 Kappa2 Kappa3 Phi
+    LabuteASA TPSA MolLogP MolMR FractionCSP3 NHOHCount NOCount NumHAcceptors NumHDonors
+    NumHeteroatoms NumRotatableBonds NumAmideBonds RingCount NumAliphaticCarbocycles
+    NumAliphaticHeterocycles NumAliphaticRings NumAromaticCarbocycles NumAromaticHeterocycles
+    NumAromaticRings NumSaturatedCarbocycles NumSaturatedHeterocycles NumSaturatedRings
+    NumHeterocycles NumSpiroAtoms NumBridgeheadAtoms NumAtomStereoCenters
+"""
+_SURFACES = {"PEOE_VSA": 14, "SMR_VSA": 10, "SlogP_VSA": 12}
+DESCRIPTORS = (
+    *_DESCRIPTORS.split(),
+    *(f"{name}{i}" for name, n in _SURFACES.items() for i in range(1, n + 1)),
+)
+
+
+class MoleculeFeatures(TransformerMixin, BaseEstimator):
+    """Descriptors and counted fragments of molecules, as a table.
+
+    Molecules are SMILES or molecules of RDKit, which the extra `chem` installs. Fragments are the
+    neighborhoods of atoms up to a radius (Morgan fragments), counted in `n_fragments` columns by
+    their hashes. `AutoTwinRegressor` has a member, `"gp_tanimoto"`, that compares such counts.
+
+    Parameters
+    ----------
+    descriptors : bool, default=True
+        Whether the table has the descriptors.
+    n_fragments : int, default=2048
+        Number of columns of counts, 0 for none.
+    radius : int, default=3
+        Largest radius of a fragment, in bonds.
+    on_error : {"raise", "missing"}, default="raise"
+        Whether a text that is no molecule is an error, or all its features are missing (NaN).
+
+    Attributes
+    ----------
+    salts_ : ndarray of int
+        Numbers of the rows of `fit` whose molecules have several components, such as a salt.
+    duplicates_ : ndarray of shape (n_duplicates, 2)
+        Rows of `fit` and the first row with the same molecule, by canonical SMILES.
+    invalid_ : ndarray of int
+        Numbers of the rows of `fit` that are no molecules.
+    n_features_in_ : int
+        Always 1.
+
+    Examples
+    --------
+    >>> from twinned import MoleculeFeatures
+    >>> table = MoleculeFeatures().fit_transform(["CCO", "c1ccccc1O"])  # doctest: +SKIP
+    >>> table[["MolWt", "TPSA"]].round(1).to_numpy().tolist()  # doctest: +SKIP
+    [[46.1, 20.2], [94.1, 20.2]]
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptors: bool = True,
+        n_fragments: int = 2048,
+        radius: int = 3,
+        on_error: str = "raise",
+    ) -> None:
+        self.descriptors = descriptors
+        self.n_fragments = n_fragments
+        self.radius = radius
+        self.on_error = on_error
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Read the molecules, and note salts and duplicates; nothing else is learned.
+
+        Parameters
+        ----------
+        X : list, array, Series or table with a single column
+            SMILES or molecules of RDKit.
+        y : None
+            Ignored.
+        """
+        self._note(self._read(X))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> pd.DataFrame:
+        """As `fit`, and then `transform`; the molecules are read once."""
+        molecules = self._read(X)
+        self._note(molecules)
+        return self._compute(molecules, _index(X))
+
+    def transform(self, X: Any) -> pd.DataFrame:
+        """(n, n_features): the table of features, with the index of X."""
+        check_is_fitted(self)
+        return self._compute(self._read(X), _index(X))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of the table."""
+        check_is_fitted(self)
+        names = list(DESCRIPTORS) if self.descriptors else []
+        return np.array([*names, *(f"{FRAGMENT} {i}" for i in range(self.n_fragments))], object)
+
+    def _read(self, X: Any) -> list[Any]:
+        """The molecules of RDKit, None where a value is none."""
+        check_choice("on_error", self.on_error, ["raise", "missing"])
+        check_integer("radius", self.radius, 0)
+        n_fragments = check_integer("n_fragments", self.n_fragments, 0)
+        if not check_bool("descriptors", self.descriptors) and not n_fragments:
+            raise ValueError("descriptors=False and n_fragments=0 leave no features; change one.")
+        values = _single_column(X)
+        molecules = read_molecules(values)
+        invalid = [row for row, molecule in enumerate(molecules) if molecule is None]
+        if invalid and self.on_error == "raise":
+            listed = ", ".join(f"row {row} {values[row]!r}" for row in invalid[:5])
+            more = f" and {len(invalid) - 5} more" if len(invalid) > 5 else ""
+            remedy = "correct them, or use on_error='missing'"
+            raise ValueError(f"X has values that are no SMILES: {listed}{more}; {remedy}.")
+        return molecules
+
+    def _note(self, molecules: list[Any]) -> None:
+        from rdkit.Chem import MolToSmiles
+
+        canonical = ["" if molecule is None else MolToSmiles(molecule) for molecule in molecules]
+        first: dict[str, int] = {}
+        rows = [(row, first.setdefault(smiles, row)) for row, smiles in enumerate(canonical)]
+        repeated = [pair for pair in rows if pair[0] != pair[1] and canonical[pair[0]]]
+        self.salts_ = np.array([i for i, smiles in enumerate(canonical) if "." in smiles], np.intp)
+        self.duplicates_ = np.array(repeated, np.intp).reshape(-1, 2)
+        self.invalid_ = np.array([i for i, smiles in enumerate(canonical) if not smiles], np.intp)
+        self.n_features_in_ = 1
+
+    def _compute(self, molecules: list[Any], index: Any) -> pd.DataFrame:
+        from rdkit.Chem import Descriptors
+        from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+        names = self.get_feature_names_out()
+        functions = [getattr(Descriptors, name) for name in DESCRIPTORS if self.descriptors]
+        features = np.full((len(molecules), len(names)), np.nan)
+        counter = GetMorganGenerator(radius=self.radius, fpSize=max(self.n_fragments, 1))
+        for row, molecule in enumerate(molecules):
+            if molecule is None:
+                continue
+            features[row, : len(functions)] = [function(molecule) for function in functions]
+            if self.n_fragments:
+                counts = counter.GetCountFingerprintAsNumPy(molecule)
+                features[row, len(functions) :] = counts
+        features[~np.isfinite(features)] = np.nan  # such as partial charges of unusual elements
+        return pd.DataFrame(features, index=index, columns=names)
+
+
+def read_molecules(values: list[Any]) -> list[Any]:
+    """Molecules of RDKit from SMILES; None for a value that is none, or without atoms."""
+    with require_extra("Molecules need RDKit; install it with pip install rdkit."):
+        from rdkit import Chem, rdBase
+    molecules = []
+    with rdBase.BlockLogs():
+        for value in values:
+            molecule = Chem.MolFromSmiles(value) if isinstance(value, str) else value
+            is_molecule = isinstance(molecule, Chem.Mol) and molecule.GetNumAtoms()
+            molecules.append(molecule if is_molecule else None)
+    return molecules
+
+
+def fragment_columns(names: Any, matrix: Floats) -> Indices:
+    """Indices of the columns with counts of fragments, by their names and values.
+
+    >>> fragment_columns(["MolWt", "fragment 0", "fragment 1"], np.array([[46.1, 2.0, 0.5]]))
+    array([1])
+    """
+    named = [j for j, name in enumerate(names) if _FRAGMENT_NAME.fullmatch(str(name))]
+    counts = np.nan_to_num(matrix[:, named])
+    return np.array(named, np.intp)[((counts >= 0) & (counts == np.round(counts))).all(axis=0)]
+
+
+def _single_column(X: Any) -> list[Any]:
+    """The values of a list, an array, a Series or a table with one column."""
+    if isinstance(X, str):
+        raise ValueError(f"X must be a list of SMILES, not a single one: [{X!r}].")
+    if is_table(X):
+        columns, names = column_list(X)
+        if len(columns) != 1:
+            raise ValueError(f"X has {len(columns)} columns; select that of SMILES, as of {names}.")
+        return list(columns[0])
+    values = np.asarray(X, dtype=object)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(f"X must be a list or a column of SMILES, not of shape {values.shape}.")
+    return list(values)
+
+
+def _index(X: Any) -> Any:
+    return X.index if isinstance(X, pd.Series | pd.DataFrame) else None

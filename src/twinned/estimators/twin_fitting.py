@@ -1,0 +1,237 @@
+"""Fits of a twin over a base estimator: of all rows and of the rows of folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from twinned.estimators.training_pairs import (
+    TrainingPairBuilder,
+    choose_pairs,
+    max_pairs_in_memory,
+)
+from twinned.exceptions import ignore_table_warnings
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.models.base_estimator import (
+    FAST,
+    MAX_FEATURES,
+    SIZES,
+    SMALL,
+    THOROUGH,
+    THOROUGH_FOLDS,
+    TreeSizes,
+    make_base_estimator,
+)
+from twinned.models.learned_metric import learn_metric
+from twinned.models.resources import MemoryBudget, parse_memory_limit
+from twinned.models.sklearn import (
+    PairTrainingSet,
+    SklearnDifferenceModel,
+    fit_on_pairs,
+    supports_blocks,
+    target_unit,
+)
+from twinned.models.wide_tables import important_features
+from twinned.pairing.anchors import (
+    N_NEAREST,
+    as_anchor_strategy,
+    as_weight_strategy,
+    store_rows,
+    uses_learned_metric,
+)
+from twinned.pairing.pairs import PairFeatures
+from twinned.rows.folds import draw_folds, encode_groups, equal_features
+from twinned.rows.neighbors import LearnedMetric, NeighborIndex
+from twinned.rows.scaling import StandardScaling
+from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import TrainingRows
+from twinned.rows.validation import check_integer
+
+if TYPE_CHECKING:
+    from twinned.estimators.twin import TwinRegressor
+
+N_FOLDS = 5
+LEAST_ROWS = 20  # to hold out folds by default
+# Root mean square of out-of-fold errors in standard deviations of y: from here on, they are mostly
+# noise, and more pairs and trees change next to nothing.
+_MUCH_NOISE = 0.2
+_CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
+
+
+@dataclass(frozen=True)
+class TwinFitting:
+    """Fits to prepared rows, with the parameters of a twin."""
+
+    twin: TwinRegressor
+    pair_dtype: np.dtype[np.floating]
+
+    def fit_model(
+        self, rows: TrainingRows, sizes: TreeSizes, validation: TrainingRows | None = None
+    ) -> tuple[FittedTwin, PairTrainingSet]:
+        """The fitted state without residuals, and the training set of the base estimator.
+
+        The default estimator has these sizes.
+        """
+        twin = self.twin
+        rng = check_random_state(twin.random_state)
+        n_outputs = 1 if rows.targets.ndim == 1 else rows.targets.shape[1]
+        selected = np.arange(rows.matrix.shape[1])
+        if twin.estimator is None and not callable(twin.pair_features):
+            selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
+        features = PairFeatures(twin.pair_features, rows.schema, self.pair_dtype, selected)
+        base = make_base_estimator(twin.estimator, sizes, len(rows), n_outputs, len(selected))
+        max_pairs = max_pairs_in_memory(
+            twin.memory_limit, features, n_outputs, binned=supports_blocks(base)
+        )
+        if validation is not None:
+            max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
+        learned = None
+        if uses_learned_metric(twin.pairs, twin.anchors, twin.weights):
+            learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
+        builder = TrainingPairBuilder(
+            base=base,
+            features=features,
+            rows=rows,
+            unit=target_unit(rows.targets, any_unit=twin.estimator is None),
+            is_default=twin.estimator is None,
+            max_pairs=max_pairs,
+            rng=rng,
+        )
+        strategy, mirrored = choose_pairs(twin, sizes, len(rows), len(selected), max_pairs)
+        pairs = builder.draw(
+            strategy,
+            mirrored,
+            lambda metric: NeighborIndex(rows.rows.features, metric, twin.n_jobs, learned),
+        )
+        anchors = store_rows(as_anchor_strategy(twin.anchors), rows.known, rng)
+        training = builder.build(pairs, validation, rows.take(anchors))
+        seeds = None if twin.random_state is None else rng
+        estimator = fit_on_pairs(base, training, rng=seeds, n_jobs=twin.n_jobs)
+        model = SklearnDifferenceModel(
+            estimator=estimator,
+            features=features,
+            unit=builder.unit,
+            symmetric=twin.symmetric,
+            cache_bytes=cache_bytes(twin.memory_limit),
+        )
+        return self._with_anchors(model, rows, anchors, learned), training
+
+    def _with_anchors(
+        self,
+        model: SklearnDifferenceModel,
+        rows: TrainingRows,
+        anchors: Indices,
+        learned: LearnedMetric | None,
+    ) -> FittedTwin:
+        """The fitted state of a model with these rows as anchors."""
+        twin = self.twin
+        fitted = FittedTwin(
+            model=model,
+            anchors=Anchors.of_rows(
+                replace(rows.take(anchors), groups=None),
+                censored_X=rows.censored_matrix,
+                learned_metric=learned,
+                n_jobs=twin.n_jobs,
+            ),
+            anchor_strategy=as_anchor_strategy(twin.anchors),
+            weight_strategy=as_weight_strategy(twin.weights),
+            budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
+        )
+        if nearest := fitted.nearest:  # made now, so that predictions need not
+            fitted.anchors.index(nearest[1])
+        return fitted
+
+    def choose_sizes(self, rows: TrainingRows, known: TrainingRows) -> tuple[TreeSizes, Floats]:
+        """The sizes of the default estimator, and out-of-fold predictions (see `predict_folds`).
+
+        The larger sizes are used where the out-of-fold errors of small models show little noise.
+        """
+        if self.twin.estimator is not None or self.twin.effort == "thorough":
+            return THOROUGH, self.predict_folds(rows, known, THOROUGH_FOLDS)
+        predicted = self.predict_folds(rows, known, SMALL)
+        if self.twin.effort != "balanced":
+            return SIZES[self.twin.effort], predicted
+        held_out = known.take(known.held_out)
+        spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
+        errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
+        errors = errors / np.where(spread > 0, spread, 1.0)
+        noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
+        if noise >= _MUCH_NOISE:
+            return FAST, predicted
+        return THOROUGH, self.predict_folds(rows, known, THOROUGH_FOLDS)
+
+    def predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
+        """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
+
+        They are predicted from the anchors of the strategy, and for `anchors="auto"` from each
+        number of nearest ones. They are NaN in rows that no fold holds out.
+        """
+        fold_of_rows = np.full(len(rows), -1)
+        fold_of_rows[rows.known] = known.fold  # no fold holds out censored rows
+        rows = replace(rows, fold=fold_of_rows)
+        counts = N_NEAREST if self.twin.anchors == "auto" else ()
+        predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
+        assert known.fold is not None, "the rows have folds"
+        for number in np.unique(known.fold[known.held_out]):
+            held_out = known.fold == number
+            with ignore_table_warnings():
+                model, _ = self.fit_model(rows.without(number), sizes)
+                n_pairs = len(known) * len(model.anchors)  # of all folds, for the fast path
+                model.model.at_anchors(model.anchors.rows, model.anchors.targets, n_pairs)
+                queries = model.queries(known.matrix[held_out])
+                strategies = [model.anchor_strategy] + [
+                    as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
+                ]
+                predicted[:, held_out] = [
+                    model.squeeze(replace(model, anchor_strategy=strategy).moments(queries)[0])
+                    for strategy in strategies
+                ]
+        return predicted
+
+    def with_fold_residuals(
+        self, fitted: FittedTwin, known: TrainingRows, predicted: Floats
+    ) -> FittedTwin:
+        """The state with out-of-fold residuals of the anchors, and weights by them."""
+        fitted = with_residuals(fitted, predicted[0], known.folds)
+        if self.twin.anchors != "auto":
+            return fitted
+        errors = np.nan_to_num(known.y - predicted[0])
+        local = LocalResiduals(fitted.anchors, errors, known.folds)
+        power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
+        if best := local.best_nearest(power, predicted[1:]):
+            strategy = as_anchor_strategy("auto", best)
+            return replace(fitted, anchor_strategy=strategy, residuals=None, local_weights=None)
+        return fitted
+
+    def folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
+        """The fold of each of the known rows by the parameter `cv`, or None."""
+        has_defaults = self.twin.anchors in ("all", "auto") and self.twin.weights == "uniform"
+        known, n_folds = rows.take(rows.known), self.twin.cv
+        if n_folds is None:
+            n_folds = N_FOLDS if has_defaults and len(known) >= LEAST_ROWS else 0
+        if not n_folds:
+            return None
+        if not has_defaults:
+            raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
+        if known.fold is not None:  # those of a splitter
+            return known.fold
+        return self.draw_folds(known, min(check_integer("cv", n_folds, 2), len(known)))
+
+    def draw_folds(self, rows: TrainingRows, n_folds: int) -> Indices:
+        """A random fold of each row, where equal rows and groups are held out together."""
+        if rows.groups is None:
+            codes = equal_features(rows.matrix, n_folds)
+        else:
+            codes = encode_groups(rows.groups, len(rows))
+        return draw_folds(len(rows), n_folds, self.twin.random_state or 0, codes)
+
+
+def cache_bytes(memory_limit: object) -> int:
+    """The memory for packed trees that are stored for the next prediction."""
+    limit = parse_memory_limit(memory_limit)
+    return _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)

@@ -1,0 +1,81 @@
+"""`--smiles`: a column of molecules as features of the commands."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import twinned
+from twinned import MoleculeFeatures
+from twinned.app.cli import app
+
+pytest.importorskip("rdkit", reason="RDKit is not installed: make test-chem")
+CHAINS = ["C" * n for n in range(1, 9)] + ["CC(C)", "CCC(C)", "CC(C)C", "C1CCCC1"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A file of molecules with a dose, a salt and a repeated molecule."""
+    smiles = [chain + group for chain in CHAINS for group in ("O", "N", "F")]
+    table = pd.DataFrame({"structure": [*smiles, "CCN.Cl", "OCC"]})
+    table["dose"] = np.arange(len(table)) % 3 + 0.5
+    table["y"] = table["structure"].str.len() + table["dose"]
+    table.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "table.csv"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def fitted(table):
+    path = table.with_name("model.twin")
+    options = ("--smiles", "structure", "--label", "structure", "--budget", "1s", "-o", path)
+    result = run("fit", table, "-t", "y", *options)
+    assert result.exit_code == 0, result.output
+    return path, result
+
+
+def test_model_knows_the_column(fitted, table):
+    path, result = fitted
+    assert "of several components, such as salts: 1, the first in line 38" in result.output
+    assert "that an earlier row has, too: 1, the first in line 39" in result.output
+    new = table.with_name("new.csv")
+    new.write_text("dose,structure\n1.5,CCCC(C)O\n2.5,OCCC\n")
+    predicted = run("predict", path, new, "--json")
+    assert predicted.exit_code == 0, predicted.output
+    values = json.loads(predicted.stdout)["prediction"]
+    model = twinned.load(path)
+    features = MoleculeFeatures().fit_transform(["CCCC(C)O", "OCCC"]).add_prefix("structure (")
+    features = features.add_suffix(")").assign(dose=[1.5, 2.5])
+    expected = model.predict(features[model.feature_names_in_])
+    np.testing.assert_allclose(values, expected, rtol=1e-4)
+    explained = run("explain", path, new, "--rows", "2")
+    assert explained.exit_code == 0, explained.output
+    assert "CCCO" in explained.output
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("dose,structure\n1.5,C1CC\n", "line 2, column 'structure': 'C1CC' is no SMILES"),
+        ("dose\n1.5\n", "structure"),
+    ],
+)
+def test_faulty_table_is_named(fitted, table, content, message):
+    new = table.with_name("new.csv")
+    new.write_text(content)
+    result = run("predict", fitted[0], new)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "fragment" not in result.output
+
+
+def test_option_is_suggested(table):
+    rows = pd.read_csv(table).rename(columns={"structure": "SMILES"})
+    rows.to_csv(table, index=False)
+    result = run("fit", table, "-t", "y", "--model", "ridge", "-o", table.with_name("m.twin"))
+    assert "--smiles SMILES describes molecules" in result.output

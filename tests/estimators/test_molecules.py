@@ -1,0 +1,165 @@
+"""MoleculeFeatures, and blends that compare the fragments of molecules."""
+
+import pickle
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import twinned
+from twinned import AutoTwinRegressor, MoleculeFeatures
+from twinned.estimators.molecules import DESCRIPTORS
+from twinned.export import to_onnx
+from twinned.export.model_parts import NotExportableError
+
+Chem = pytest.importorskip("rdkit.Chem", reason="RDKit is not installed: make test-chem")
+from rdkit.Chem import Descriptors  # noqa: E402
+from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator  # noqa: E402
+
+SMILES = ["CCO", "c1ccccc1O", "OCC", "CC(=O)O", "[Na+].CC(=O)[O-]"]
+MEMBERS = ["ridge", "gp_tanimoto"]
+
+
+@pytest.fixture(scope="module")
+def alcohols():
+    """SMILES of alcohols, ethers and amines, and a property that adds up over their groups."""
+    chains = ["C" * n for n in range(1, 9)] + ["CC(C)", "CCC(C)", "CC(C)C", "C1CCCC1"]
+    smiles = [chain + group for chain in chains for group in ("O", "OC", "N", "F")]
+    y = [len(text) + 3.0 * ("O" in text) - 2.0 * ("F" in text) for text in smiles]
+    return pd.Series(smiles, name="smiles"), np.array(y)
+
+
+@parametrize_with_checks([MoleculeFeatures()])
+def test_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        tuple,
+        np.array,
+        pd.Series,
+        lambda values: np.array(values)[:, None],
+        lambda values: pd.DataFrame({"smiles": values}),
+        lambda values: pytest.importorskip("polars").DataFrame({"smiles": values}),
+        lambda values: [Chem.MolFromSmiles(value) for value in values],
+    ],
+    ids=["list", "tuple", "array", "Series", "column", "DataFrame", "polars", "molecules"],
+)
+def test_features_are_those_of_rdkit(make):
+    features = MoleculeFeatures(n_fragments=64).fit_transform(make(SMILES))
+    generator = GetMorganGenerator(radius=3)  # hashes of 64 bits
+    for row, smiles in enumerate(SMILES):
+        molecule = Chem.MolFromSmiles(smiles)
+        expected = [getattr(Descriptors, name)(molecule) for name in DESCRIPTORS]
+        np.testing.assert_array_equal(features.iloc[row, : len(DESCRIPTORS)], expected)
+        counts = generator.GetSparseCountFingerprint(molecule).GetNonzeroElements()
+        total = features.iloc[row, len(DESCRIPTORS) :].sum()
+        assert total == sum(counts.values())
+        folded = generator.GetCountFingerprint(molecule).GetNonzeroElements()
+        assert total == sum(folded.values())
+    assert list(features) == [*DESCRIPTORS, *(f"fragment {i}" for i in range(64))]
+
+
+def test_table_has_the_index_and_the_names(alcohols):
+    smiles = alcohols[0][:4].set_axis(list("abcd"))
+    transformer = MoleculeFeatures(descriptors=False, n_fragments=8).fit(smiles)
+    table = transformer.transform(smiles)
+    assert list(table.index) == list("abcd")
+    np.testing.assert_array_equal(transformer.get_feature_names_out(), table.columns)
+
+
+def test_salts_duplicates_and_invalid_rows_are_named():
+    transformer = MoleculeFeatures(on_error="missing").fit([*SMILES, "C1CC", None, "OCC"])
+    assert transformer.salts_.tolist() == [4]
+    assert transformer.duplicates_.tolist() == [[2, 0], [7, 0]]
+    assert transformer.invalid_.tolist() == [5, 6]
+    assert transformer.transform(["C1CC", "CCO"]).isna().all(axis=1).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "error", "message"),
+    [
+        ({}, ["CCO", "C1CC", None], ValueError, r"row 1 'C1CC', row 2 None.*on_error='missing'"),
+        ({}, "CCO", ValueError, r"\['CCO'\]"),
+        ({}, pd.DataFrame({"a": ["C"], "b": ["C"]}), ValueError, r"2 columns.*'a', 'b'"),
+        ({}, [["C", "C"]], ValueError, r"shape \(1, 2\)"),
+        ({"on_error": "ignore"}, ["C"], ValueError, "on_error must be one of"),
+        ({"n_fragments": -1}, ["C"], ValueError, "n_fragments must be at least 0, not -1"),
+        ({"radius": 1.5}, ["C"], TypeError, "radius must be an integer, not 1.5"),
+        ({"descriptors": False, "n_fragments": 0}, ["C"], ValueError, "leave no features"),
+    ],
+)
+def test_invalid_input(parameters, X, error, message):
+    with pytest.raises(error, match=message):
+        MoleculeFeatures(**parameters).fit(X)
+
+
+def test_a_molecule_takes_milliseconds():
+    """The target is 5 ms of a free core; the limit allows for a busy machine."""
+    smiles = ["CC(C)Cc1ccc(cc1)C(C)C(=O)NC2CCN(CC2)c3ncnc4ccccc34"] * 200
+    start = time.process_time()
+    MoleculeFeatures().fit_transform(smiles)
+    assert time.process_time() - start < 10e-3 * len(smiles)
+
+
+def test_pipeline_is_searched_and_saved(alcohols, tmp_path):
+    smiles, y = alcohols
+    blend = AutoTwinRegressor(members=MEMBERS, random_state=0)
+    pipeline = make_pipeline(MoleculeFeatures(n_fragments=32), blend)
+    grid = {"moleculefeatures__radius": [0, 2]}
+    search = GridSearchCV(clone(pipeline), grid, cv=2).fit(smiles, y)
+    assert search.best_score_ > 0.5
+    pipeline.fit(smiles, y)
+    assert pipeline[-1].member_names_ == MEMBERS
+    twinned.save(pipeline, tmp_path / "model.twin")
+    expected = pipeline.predict(smiles)
+    for copy in (twinned.load(tmp_path / "model.twin"), pickle.loads(pickle.dumps(pipeline))):
+        np.testing.assert_array_equal(copy.predict(smiles), expected)
+        assert copy[0].duplicates_.tolist() == pipeline[0].duplicates_.tolist()
+
+
+def test_members_have_fragments_or_the_other_columns(alcohols):
+    smiles, y = alcohols
+    X = MoleculeFeatures(n_fragments=32).fit_transform(smiles)
+    model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y)
+    descriptors, fragments = X[list(DESCRIPTORS)], X.drop(columns=list(DESCRIPTORS))
+    for name, columns in (("ridge", descriptors), ("gp_tanimoto", fragments)):
+        alone = AutoTwinRegressor(members=[name], random_state=0).fit(columns, y)
+        of_both = model.predict_members(X)[MEMBERS.index(name)]
+        np.testing.assert_allclose(of_both, alone.predict_members(columns)[0], rtol=1e-10)
+
+
+def test_auto_has_the_member_of_fragments_where_there_are_some(alcohols):
+    smiles, y = alcohols
+    X = MoleculeFeatures(n_fragments=16).fit_transform(smiles)
+    with pytest.warns(twinned.exceptions.SkippedMemberWarning):
+        model = AutoTwinRegressor(time_budget=1e-3).fit(X, y)
+    with pytest.warns(twinned.exceptions.SkippedMemberWarning):
+        other = AutoTwinRegressor(time_budget=1e-3).fit(X[list(DESCRIPTORS)], y)
+    assert "gp_tanimoto" in {*model.skipped_, *model.member_names_}
+    assert "gp_tanimoto" not in {*other.skipped_, *other.member_names_}
+
+
+def test_without_fragments_the_member_is_skipped_with_the_reason(alcohols):
+    smiles, y = alcohols
+    X = MoleculeFeatures(n_fragments=0).fit_transform(smiles)
+    with pytest.warns(twinned.exceptions.SkippedMemberWarning, match="MoleculeFeatures makes"):
+        model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y)
+    assert model.member_names_ == ["ridge"]
+
+
+def test_onnx_names_the_member(alcohols, tmp_path):
+    pytest.importorskip("onnx")
+    smiles, y = alcohols
+    X = MoleculeFeatures(n_fragments=16).fit_transform(smiles)
+    model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y)
+    with pytest.raises(NotExportableError, match=r"'gp_tanimoto'.*no similarity of counts"):
+        to_onnx(model, tmp_path / "model.onnx")
