@@ -260,7 +260,12 @@ def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Itera
         f"it as a feature, {offsets} with its offsets, and {functions} with its functions, for "
         f"rows of known batches. {kind}",
         advice,
-        {"column": name, "difference": float(size), "std_error": float(error), "rmse": errors},
+        {
+            "column": name,
+            "difference": float(size),
+            "std_error": float(error),
+            "rmse": [*errors[:2], errors[3], errors[2]],
+        },
     )
     yield from _batch_scales(blend.anchors_y_, blend.out_of_fold_prediction_, codes, names)
 
