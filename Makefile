@@ -172,8 +172,9 @@ paper-quick: $(VENV)/.core  ## one split of the paper's tables, beside the recor
 notebooks: $(VENV)/.core  ## run the notebooks and write their pages in docs/notebooks
 	OMP_NUM_THREADS=1 $(BIN)/python examples/render_notebooks.py
 
-docs: $(VENV)/.docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+docs: $(VENV)/.docs  ## build the documentation into site/, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python .ci/check_site.py site
 
 constraints:  ## update constraints.txt to the newest versions
 	rm -rf build/freeze && $(PYTHON) -m venv build/freeze

@@ -24,6 +24,7 @@ from paper.comparison import (
     compare,
     count_near,
     gain_columns,
+    geometric_mean,
     published_gains,
     published_rmse,
 )
@@ -105,7 +106,8 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values()
-    values |= candidate_values(tables) | dropout_values()
+    values |= candidate_values(tables) | dropout_values() | uncertainty_values()
+    values |= relabelled_network_values()
     values |= forest_feature_values(records) | split_setting_values(records)
     values |= result_links(records) | origin_values(records)
     values["figure_C"] = time_figures(records)
@@ -379,3 +381,40 @@ def dropout_values() -> dict[str, str]:
         if key != "anchors":
             values[f"more_{key}"] = on(own > means["anchors"])
     return values
+
+
+def uncertainty_values() -> dict[str, str]:
+    """Return how measures of uncertainty rank errors, and the error by active learning."""
+    ranks = pd.read_csv(RESULTS / "loop_uncertainty.csv")
+    means: Any = ranks.groupby("dataset")[["spread", "loops"]].mean()
+    runs = pd.read_csv(RESULTS / "active_learning.csv").query("model == 'twin'")
+    areas: Any = runs.pivot_table(index=["dataset", "seed"], columns="choice", values="rmse")
+    areas = areas.groupby("dataset").mean()
+    ratio = areas["spread"] / areas["random"]
+    return {
+        "rank_splits": str(ranks["seed"].nunique()),
+        "rank_spread": f"{means['spread'].mean():.2f}",
+        "rank_loops": f"{means['loops'].mean():.2f}",
+        "rank_larger": on(means["spread"] > means["loops"]),
+        "active_below": on(ratio < 1),
+        "active_ratio": f"{geometric_mean(ratio):.2f}",
+    }
+
+
+def relabelled_network_values() -> dict[str, str]:
+    """Return the errors of networks by algorithm 1 and by loops in the loss."""
+    runs = pd.read_csv(RESULTS / "relabelled_networks.csv")
+    errors: Any = runs.pivot_table(index=["dataset", "seed"], columns="method", values="rmse")
+    own: Any = errors.dropna().groupby("dataset").mean()
+    ratios = own.div(own["supervised"], axis=0)
+
+    def listed(method: str) -> str:
+        return ", ".join(f"{key} {value:.3f}" for key, value in ratios[method].items())
+
+    return {
+        "network_splits": str(errors.dropna().groupby("dataset").size().min()),
+        "network_loss": listed("loss"),
+        "network_zero": listed("Λ = 0"),
+        "network_third": listed("Λ = 1/3"),
+        "network_one": listed("Λ = 1"),
+    }

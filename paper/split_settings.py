@@ -63,7 +63,8 @@ def split_setting_values(records: Records) -> dict[str, str]:
     all_splits, printed = twins.groupby(level=0).mean(), published_rmse("T4")
     ratios = all_splits / printed[f"{TWIN}_supervised"]
     rows = []
-    for key, own in errors.groupby(level=0):
+    for name, own in errors.groupby(level=0):
+        key = str(name)
         means, earlier = own.mean(), before.loc[own.index].mean()
         best = str(means[list(FEW)].idxmin())
         gain = 1 - means[best] / means["supervised"]
@@ -71,8 +72,8 @@ def split_setting_values(records: Records) -> dict[str, str]:
         apart = (own["supervised"] - own[best]) / means["supervised"]
         error = apart.std(ddof=0) / np.sqrt(len(own))
         semi_supervised = all_splits[key] * (1 - gain) / printed[f"{TWIN}_semi_supervised"][key]
-        of_print = published_gains()["T4", str(key), f"{TWIN}_semi_supervised"]
-        cells = [str(key), str(len(own)), f"{ratios[key]:.3f}", f"{semi_supervised:.3f}"]
+        of_print = published_gains()["T4", key, f"{TWIN}_semi_supervised"]
+        cells = [key, str(len(own)), f"{ratios[key]:.3f}", f"{semi_supervised:.3f}"]
         cells += [f"{float(best):.2g}", f"{_percent(gain)} ± {100 * error:.1f}"]
         if len(own) == 1:
             cells[-1] = _percent(gain)

@@ -86,7 +86,6 @@ def use_smaller_defaults(patch):
     patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 8)
     patch.setattr("twinned.models.gaussian_process._FINE_STEPS", 8)
     patch.setattr("twinned.estimators.twin_fitting.N_FOLDS", 3)
-    patch.setattr("twinned.estimators.twin.N_FOLDS", 3)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():
         trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5

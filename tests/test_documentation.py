@@ -195,9 +195,9 @@ def resolve(dotted):
     return found
 
 
-@pytest.mark.parametrize("page", ["api.md", "paper-map.md"])
-def test_dotted_names_exist(page):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize("pages", ["api.md", "api/*.md", "paper-map.md"])
+def test_dotted_names_exist(pages):
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob(pages))
     names = re.findall(r"(?:`|^::: )(twinned\.[\w.]+)", text, re.MULTILINE)
     assert len(names) > 20
     for dotted in names:

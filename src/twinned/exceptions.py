@@ -1,5 +1,6 @@
 """Exceptions and warnings of twinned. Each message shows the value and how to correct it."""
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,10 @@ class UnknownBatchWarning(UserWarning):
     """A batch has no known rows; its offset is the mean of all batches."""
 
 
+class MissingBatchWarning(UserWarning):
+    """A model with batches predicts without `batch`: with the mean offset of all batches."""
+
+
 class ShiftWarning(UserWarning):
     """Too many rows lie outside of the training rows for prediction intervals to hold."""
 
@@ -59,6 +64,21 @@ class GrowingInconsistencyWarning(UserWarning):
 
 class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or by an `UnsuitableDataError`."""
+
+
+_WARNED_LINES: set[tuple[type[Warning], str, int]] = set()
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of the line that called this package, also by scikit-learn: once for each such line."""
+    level, frame = 2, sys._getframe(1)
+    packages = ("twinned", "sklearn", "joblib")
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
+        level, frame = level + 1, frame.f_back
+    # "default" forgets lines when filters change, as they do in each validation of an array
+    if (line := (category, frame.f_code.co_filename, frame.f_lineno)) not in _WARNED_LINES:
+        _WARNED_LINES.add(line)
+        warnings.warn(message, category, stacklevel=level)
 
 
 def install_extra(name: str) -> str:

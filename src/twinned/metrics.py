@@ -1,22 +1,29 @@
 """Metrics of predictive distributions, of models that have `predict_quantiles` and `log_density`.
 
 Each takes a fitted model, rows and their values, and is a mean over the rows and, for a model of
-several targets, over the targets. `log_likelihood` and `neg_crps` are scorers: give them as
+several targets, over the targets; further arguments are `sample_weight`, and `batch`, `of` and
+`y_std` as of `predict_quantiles`. `log_likelihood` and `neg_crps` are scorers: give them as
 `scoring` to `cross_val_score`, as larger is better.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from twinned.rows.schema import Floats
 
 _N_LEVELS = 200  # of the quantiles by which the CRPS is computed
 
 
-def log_likelihood(model: Any, X: Any, y: Floats) -> float:
+def log_likelihood(
+    model: Any, X: Any, y: Floats, sample_weight: Floats | None = None, **options: Any
+) -> float:
     """Mean logarithm of the predictive density at the values y.
 
     >>> from twinned import AutoTwinRegressor
@@ -29,22 +36,45 @@ def log_likelihood(model: Any, X: Any, y: Floats) -> float:
     >>> bool(0.4 < crps(model, X[40:], y[40:]) < 0.7)
     True
     """
-    return float(np.mean(model.log_density(X, np.asarray(y))))
+    density = model.log_density(X, np.asarray(y), **options)
+    return _mean(density, sample_weight)
 
 
-def crps(model: Any, X: Any, y: Floats) -> float:
+def crps(
+    model: Any, X: Any, y: Floats, sample_weight: Floats | None = None, **options: Any
+) -> float:
     """Mean continuous ranked probability score, in units of y; smaller is better.
 
     It is the mean absolute error where the distribution is a single value.
     """
     levels = (np.arange(_N_LEVELS) + 0.5) / _N_LEVELS
-    quantiles = np.asarray(model.predict_quantiles(X, levels))
+    quantiles = np.asarray(model.predict_quantiles(X, levels, **options))
     if np.shape(y) != quantiles.shape[:-1]:
         raise ValueError(f"y has the shape {np.shape(y)}; predictions have {quantiles.shape[:-1]}.")
     errors = np.asarray(y)[..., None] - quantiles
-    return float(2 * np.mean(errors * (levels - (errors < 0))))
+    return 2 * _mean(errors * (levels - (errors < 0)), sample_weight)
 
 
-def neg_crps(model: object, X: object, y: Floats) -> float:
+def neg_crps(
+    model: object, X: object, y: Floats, sample_weight: Floats | None = None, **options: Any
+) -> float:
     """The negative CRPS."""
-    return -crps(model, X, y)
+    return -crps(model, X, y, sample_weight, **options)
+
+
+def make_scorer(metric: Callable[..., float], *arguments: str) -> Callable[..., float]:
+    """A scorer to which the metadata routing of scikit-learn passes arguments of a metric.
+
+    >>> scorer = make_scorer(neg_crps, "batch", "sample_weight")
+    """
+    scorer = partial(metric)
+    request = MetadataRequest(owner=scorer)
+    for name in arguments:
+        request.score.add_request(param=name, alias=True)
+    scorer.get_metadata_routing = partial(copy.deepcopy, request)  # type: ignore[attr-defined]
+    return scorer
+
+
+def _mean(values: Floats, sample_weight: Floats | None) -> float:
+    """The weighted mean over rows (row, …), of equal weights of what a row has."""
+    return float(np.average(values.reshape(len(values), -1).mean(axis=1), weights=sample_weight))

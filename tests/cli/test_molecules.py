@@ -79,3 +79,20 @@ def test_option_is_suggested(table):
     rows.to_csv(table, index=False)
     result = run("fit", table, "-t", "y", "--model", "ridge", "-o", table.with_name("m.twin"))
     assert "--smiles SMILES describes molecules" in result.output
+
+
+def test_service_takes_the_smiles(fitted):
+    testclient = pytest.importorskip("starlette.testclient")
+    from twinned.app.serve import make_app
+
+    model = twinned.load(fitted[0])
+    client = testclient.TestClient(make_app(model, "molecules"), base_url="http://localhost")
+    inputs = client.get("/about").json()["inputs"]
+    assert sorted(column["name"] for column in inputs) == ["dose", "structure"]
+    row = {"structure": "OCCC", "dose": 2.5}
+    answer = client.post("/predict", json={"rows": [row]})
+    assert answer.status_code == 200, answer.text
+    features = MoleculeFeatures().fit_transform(["OCCC"]).add_prefix("structure (")
+    features = features.add_suffix(")").assign(dose=2.5)
+    expected = model.predict(features[model.feature_names_in_])
+    np.testing.assert_allclose(answer.json()["prediction"], expected)

@@ -269,7 +269,12 @@ def test_the_memory_limit_bounds_the_loops_of_networks():
 
 
 @pytest.mark.slow
-@parametrize_with_checks([SemiSupervisedTwinRegressor(networks(), n_loops=5)])
+@parametrize_with_checks(
+    [SemiSupervisedTwinRegressor(networks(), n_loops=5)],
+    expected_failed_checks=lambda _: {
+        "check_methods_subset_invariance": "blocks of rows are rounded differently, in float32"
+    },
+)
 def test_sklearn_check_of_networks(estimator, check):
     check(estimator)
 

@@ -21,16 +21,17 @@ QUICK += [("nearest", "added"), ("folds", "loaded"), ("blend", "dask")]
 UNCALIBRATED = "(?!blend|power|conformal|crossed)[a-z ]+"
 CALIBRATED = "(blend|power|conformal|crossed)"
 TRANSFORMED = "((log|power)/[a-z_]+|[a-z ]+/transformed)"
+NO_ARGUMENT = "has no argument|unexpected keyword argument"
 # Methods that are refused, by estimator/rows/method, and what the line says.
 REFUSED = [
-    ("semi.*/(batch|censored|y_std|groups)/fit", "unexpected keyword argument"),
-    ("neural twin/groups/fit", "unexpected keyword argument"),
-    ("networks/(batch|y_std|groups)/fit", "unexpected keyword argument"),
-    ("conformal/(censored|y_std|weights|groups)/fit", "unexpected keyword argument"),
-    ("crossed/(censored|weights)/fit", "unexpected keyword argument"),
+    ("semi.*/(batch|censored|y_std|groups)/fit", NO_ARGUMENT),
+    ("neural twin/groups/fit", NO_ARGUMENT),
+    ("networks/(batch|y_std|groups)/fit", NO_ARGUMENT),
+    ("conformal/(censored|y_std|weights|groups)/fit", NO_ARGUMENT),
+    ("crossed/(censored|weights)/fit", NO_ARGUMENT),
     ("(conformal|crossed|power)/targets/fit", "y has 2 (columns|targets)"),
     ("log/transformed/fit", "needs positive y"),
-    ("semi.*/transformed/fit", "Input contains NaN"),  # TransformedTargetTwin needs all y
+    ("semi.*/transformed/fit", "Input y contains NaN"),  # TransformedTargetTwin needs all y
     # no twin
     ("networks/.*/(mean|anchors|adjustments|difference|sample|rank|better)", "NeuralRegressor"),
     ("networks/.*/(applicability|loops|relevance|command|service|measured)", "NeuralRegressor"),

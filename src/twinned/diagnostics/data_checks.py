@@ -235,7 +235,7 @@ def is_identifier(table: CheckedTable, j: int) -> bool:
     features = sample.features.copy()
     features[:, table.schema.numeric.index(j)] = 0.0
     without = quick_predictions(replace(sample, features=features))
-    return rmse_ratio(quick_predictions(sample), without, sample.y).high >= 1
+    return rmse_ratio(sample.quick_prediction, without, sample.y).high >= 1
 
 
 # --- the target and the number of rows ------------------------------------------------------------

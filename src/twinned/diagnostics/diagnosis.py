@@ -217,10 +217,10 @@ def diagnose(
     progress("checking the data")
     findings = _check_rows(data.take(data.known), batch, X_new, log_target)
     data = data.affordable(budget, n_jobs, blend.random_state)
-    known = data.take(data.known)
+    known_rows = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
-    checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
+    checks = BlendChecks(blend, data, known_rows, transform, time_budget, progress).run()
     code = python_code(checks.twin, transform, **fit_arguments)
     return _summarize(checks, code, findings, _notes(findings, X_new, data))
 
@@ -229,25 +229,27 @@ def _summarize(
     checks: BlendChecks, code: str, findings: list[Finding], notes: list[str]
 ) -> Diagnosis:
     """Return the diagnosis, from the checks of the blend and the findings in the data."""
-    twin, known, transform = checks.twin, checks.known, checks.transform
+    twin, known_rows, transform = checks.twin, checks.known, checks.transform
     predicted = checks.out_of_fold["prediction"].to_numpy()
-    n_rows = known.n_table_rows
+    n_rows = known_rows.n_table_rows
     return Diagnosis(
         model=LogTargetRegressor.around(twin) if transform.is_log else twin,
         twin=twin,
         blend=checks.blend,
         code=code,
         recommendation=checks.recommendation,
-        errors=summarize_errors(checks.held_out.y, predicted, fold_means(checks.blend, known.y)),
+        errors=summarize_errors(
+            checks.held_out.y, predicted, fold_means(checks.blend, known_rows.y)
+        ),
         leaderboard=comparison_table(checks.blend, twin, transform, checks.comparisons),
         out_of_fold=checks.out_of_fold,
         findings=[*chain(*map(find_optimistic_folds, checks.results.values())), *findings],
         checks=checks.results,
         relevance=twin.feature_relevance_,
         skipped={**checks.blend.skipped_, **checks.skipped},
-        X=known.X,
-        y=known.y,
-        rows=None if len(known) == n_rows else known.table_rows,
+        X=known_rows.X,
+        y=known_rows.y,
+        rows=None if len(known_rows) == n_rows else known_rows.table_rows,
         n_rows=n_rows,
         log_target=transform.is_log,
         seconds=checks.budget.spent,
@@ -256,14 +258,14 @@ def _summarize(
 
 
 def _check_rows(
-    known: DiagnosedRows, batch: ArrayLike | None, X_new: ArrayLike | None, log_target: bool
+    known_rows: DiagnosedRows, batch: ArrayLike | None, X_new: ArrayLike | None, log_target: bool
 ) -> list[Finding]:
     """Return the findings of the data checks; `batch` of all rows may have a name."""
     return check_data(
-        known.X,
-        known.y,
-        groups=known.codes,
-        batch=None if batch is None else safe_indexing(batch, known.table_rows),
+        known_rows.X,
+        known_rows.y,
+        groups=known_rows.codes,
+        batch=None if batch is None else safe_indexing(batch, known_rows.table_rows),
         X_new=X_new,
         log_target=log_target,
     )

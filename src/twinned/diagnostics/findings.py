@@ -196,6 +196,11 @@ class CheckedTable:
         """(row, row) Euclidean distances of the standardized features."""
         return distance_matrix(self.features, self.features)
 
+    @cached_property
+    def quick_prediction(self) -> Floats:
+        """(row,): `quick_predictions` of all features."""
+        return quick_predictions(self)
+
     def take(self, rows: Indices) -> CheckedTable:
         return replace(
             self,

@@ -183,7 +183,9 @@ def batch_correlation(sample: CheckedTable, feature: int) -> float:
     is_whole = bool((values == np.round(values)).all())  # and none is missing
     if not is_whole or not is_code or not 2 <= len(values) <= sample.n_rows / 3:
         return 0.0
-    predicted = quick_predictions(sample.without(feature) if is_category else sample)
+    predicted = (
+        quick_predictions(sample.without(feature)) if is_category else sample.quick_prediction
+    )
     scores = np.nan_to_num(zscore(rankdata(sample.y - predicted)))
     rng = np.random.RandomState(0)
     batches = [rng.permutation(np.flatnonzero(codes == code)) for code in range(len(values))]

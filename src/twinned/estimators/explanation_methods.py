@@ -107,7 +107,7 @@ class ExplanationMethods(FittedAttributes):
         |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
         are drawn by `random_state`, or by the estimator's own where that is None.
         """
-        fitted, queries = self.fitted_, self.encode(X)
+        fitted, queries = self.fitted_, self.validate_queries(X)
         require_identity(fitted, "loop_inconsistency")
         check_integer("n_loops", n_loops)
         rng = self._generator(random_state)
@@ -200,7 +200,7 @@ class ExplanationMethods(FittedAttributes):
         them within their prediction interval. Both are NaN for a row with a new category, which no
         held-out row has.
         """
-        fitted, queries = self.fitted_, self.encode(X)
+        fitted, queries = self.fitted_, self.validate_queries(X)
         columns = applicability_columns(fitted.anchors.domain, queries, fitted.applicability)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 

@@ -14,7 +14,7 @@ from twinned.estimators.several_targets import per_target
 from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches
+from twinned.fitted.updating import in_batches, warn_without_batch
 from twinned.rows.dask import check_in_memory
 from twinned.rows.schema import Floats, Indices, TableSchema
 
@@ -49,7 +49,10 @@ class FittedAttributes:
     def encode(self, X: Any, *, batch: Any = None) -> Queries:
         """Validated rows to predict."""
         check_in_memory(X, "X")
-        return in_batches(self.fitted_, self.validate_queries(X), batch)
+        fitted, queries = self.fitted_, self.validate_queries(X)
+        if batch is None:
+            warn_without_batch(fitted)
+        return in_batches(fitted, queries, batch)
 
     @property
     def calibration_(self) -> Calibration | None:

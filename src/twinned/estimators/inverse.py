@@ -183,7 +183,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         fits = [_fit(GPRegressor(kernel), X, scaled, seed) for kernel in ("rbf", "matern")]
         return max(fits, key=lambda model: model.process_.log_marginal_likelihood_)
 
-    def predict(self, y: Any, near: Any = None) -> Floats:
+    def predict(self, y: Any, *, near: Any = None) -> Floats:
         """Inputs whose forward prediction is nearest to the wanted targets.
 
         Parameters

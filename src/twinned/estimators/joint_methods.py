@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from twinned.estimators.fitted_attributes import FittedAttributes
 from twinned.fitted.sampling import probability_positive
 from twinned.fitted.target import IDENTITY
+from twinned.fitted.updating import in_batches
 from twinned.models.resources import limit_threads
 from twinned.rows.schema import Floats, row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
@@ -170,7 +171,8 @@ class JointMethods(FittedAttributes):
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
             threshold = prediction.target.apply(np.array(check_real("than", than)))
             return probability_positive(sign * (location - threshold), std)
-        others = self.fitted_.predict(self.encode(than))
+        of_no_batch = in_batches(self.fitted_, self.validate_queries(than), None)
+        others = self.fitted_.predict(of_no_batch)
         if len(others.queries) not in (1, len(prediction.queries)):
             n_rows = len(prediction.queries)
             raise ValueError(f"than has {len(others.queries)} rows; give one, or {n_rows} as in X.")

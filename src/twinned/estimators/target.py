@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import check_consistent_length
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
@@ -120,6 +121,12 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
             )
         self.target_transform_, self.scaling_ = name, target.scaling
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Metadata routing: of `fit` to the twin, and of `predict` and `score` to this model."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(regressor=self.regressor, method_mapping=mapping)
 
     @property
     def target_(self) -> TargetTransform:

@@ -16,12 +16,13 @@ from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_pairs import max_pairs_in_memory
-from twinned.estimators.twin_fitting import LEAST_ROWS, N_FOLDS, TwinFitting
+from twinned.estimators.twin_fitting import TwinFitting
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
 )
 from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
+    FAST,
     SIZES,
     make_base_estimator,
     pair_dtype,
@@ -334,21 +335,24 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         fold = fitting.folds_of_known_rows(rows) if with_folds else None
         sizes = SIZES[self.effort]
         if fold is not None:
-            known = replace(rows.take(rows.known), fold=fold)
-            sizes, predicted = fitting.choose_sizes(rows, known)
+            known_rows = replace(rows.take(rows.known), fold=fold)
+            sizes, predicted = fitting.choose_sizes(rows, known_rows)
         elif self.estimator is None and self.effort == "balanced":
             rows = replace(rows, fold=None, fold_training=None)
-            known = rows.take(rows.known)
-            if len(known) >= LEAST_ROWS:
-                is_first = fitting.draw_folds(known, N_FOLDS) == 0
-                known = replace(known, fold=np.where(is_first, 0, -1))
-                sizes, _ = fitting.choose_sizes(rows, known)
+            sizes = fitting.sizes_of(rows)
         fitted, training = fitting.fit_model(rows, sizes, validation)
         if fold is not None:
-            fitted = fitting.with_fold_residuals(fitted, known, predicted)
+            fitted = fitting.with_fold_residuals(fitted, known_rows, predicted)
         self.n_pairs_: int = len(training.first)
         self._fitted = update_effects(fitted, rows.effects)
         return training
+
+    def choose_effort(self, X: Any, y: Any, sample_weight: Any = None) -> str:
+        """The effort, `"fast"` or `"thorough"`, that `"balanced"` is on these rows."""
+        with limit_threads(self.n_jobs):
+            rows = self._prepare_rows(self._validate_rows(X, y, sample_weight=sample_weight))
+            is_fast = TwinFitting(self, self._pair_dtype).sizes_of(rows) is FAST
+        return "fast" if is_fast else "thorough"
 
     def clone_for_folds(self) -> TwinRegressor:
         """An unfitted clone for the folds of another method, with those of its own for "auto"."""

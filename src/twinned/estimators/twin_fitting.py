@@ -146,44 +146,56 @@ class TwinFitting:
             fitted.anchors.index(nearest[1])
         return fitted
 
-    def choose_sizes(self, rows: TrainingRows, known: TrainingRows) -> tuple[TreeSizes, Floats]:
+    def choose_sizes(
+        self, rows: TrainingRows, known_rows: TrainingRows
+    ) -> tuple[TreeSizes, Floats]:
         """The sizes of the default estimator, and out-of-fold predictions (see `predict_folds`).
 
         The larger sizes are used where the out-of-fold errors of small models show little noise.
         """
         if self.twin.estimator is not None or self.twin.effort == "thorough":
-            return THOROUGH, self.predict_folds(rows, known, THOROUGH_FOLDS)
-        predicted = self.predict_folds(rows, known, SMALL)
+            return THOROUGH, self.predict_folds(rows, known_rows, THOROUGH_FOLDS)
+        predicted = self.predict_folds(rows, known_rows, SMALL)
         if self.twin.effort != "balanced":
             return SIZES[self.twin.effort], predicted
-        held_out = known.take(known.held_out)
+        held_out = known_rows.take(known_rows.held_out)
         spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
-        errors = (known.y - predicted[0])[known.held_out].reshape(held_out.outputs.shape)
+        errors = (known_rows.y - predicted[0])[known_rows.held_out].reshape(held_out.outputs.shape)
         errors = errors / np.where(spread > 0, spread, 1.0)
         noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
         if noise >= _MUCH_NOISE:
             return FAST, predicted
-        return THOROUGH, self.predict_folds(rows, known, THOROUGH_FOLDS)
+        return THOROUGH, self.predict_folds(rows, known_rows, THOROUGH_FOLDS)
 
-    def predict_folds(self, rows: TrainingRows, known: TrainingRows, sizes: TreeSizes) -> Floats:
+    def sizes_of(self, rows: TrainingRows) -> TreeSizes:
+        """The sizes of the default estimator by the out-of-fold errors of one fold."""
+        known_rows = rows.take(rows.known)
+        if len(known_rows) < LEAST_ROWS:
+            return THOROUGH
+        is_first = self.draw_folds(known_rows, N_FOLDS) == 0
+        return self.choose_sizes(rows, replace(known_rows, fold=np.where(is_first, 0, -1)))[0]
+
+    def predict_folds(
+        self, rows: TrainingRows, known_rows: TrainingRows, sizes: TreeSizes
+    ) -> Floats:
         """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
 
         They are predicted from the anchors of the strategy, and for `anchors="auto"` from each
         number of nearest ones. They are NaN in rows that no fold holds out.
         """
         fold_of_rows = np.full(len(rows), -1)
-        fold_of_rows[rows.known] = known.fold  # no fold holds out censored rows
+        fold_of_rows[rows.known] = known_rows.fold  # no fold holds out censored rows
         rows = replace(rows, fold=fold_of_rows)
         counts = N_NEAREST if self.twin.anchors == "auto" else ()
-        predicted = np.full((1 + len(counts), *known.y.shape), np.nan)
-        assert known.fold is not None, "the rows have folds"
-        for number in np.unique(known.fold[known.held_out]):
-            held_out = known.fold == number
+        predicted = np.full((1 + len(counts), *known_rows.y.shape), np.nan)
+        assert known_rows.fold is not None, "the rows have folds"
+        for number in np.unique(known_rows.fold[known_rows.held_out]):
+            held_out = known_rows.fold == number
             with ignore_table_warnings():
                 model, _ = self.fit_model(rows.without(number), sizes)
-                n_pairs = len(known) * len(model.anchors)  # of all folds, for the fast path
+                n_pairs = len(known_rows) * len(model.anchors)  # of all folds, for the fast path
                 model.model.at_anchors(model.anchors.rows, model.anchors.targets, n_pairs)
-                queries = model.queries(known.matrix[held_out])
+                queries = model.queries(known_rows.matrix[held_out])
                 strategies = [model.anchor_strategy] + [
                     as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
                 ]
@@ -194,14 +206,14 @@ class TwinFitting:
         return predicted
 
     def with_fold_residuals(
-        self, fitted: FittedTwin, known: TrainingRows, predicted: Floats
+        self, fitted: FittedTwin, known_rows: TrainingRows, predicted: Floats
     ) -> FittedTwin:
         """The state with out-of-fold residuals of the anchors, and weights by them."""
-        fitted = with_residuals(fitted, predicted[0], known.folds)
+        fitted = with_residuals(fitted, predicted[0], known_rows.folds)
         if self.twin.anchors != "auto":
             return fitted
-        errors = np.nan_to_num(known.y - predicted[0])
-        local = LocalResiduals(fitted.anchors, errors, known.folds)
+        errors = np.nan_to_num(known_rows.y - predicted[0])
+        local = LocalResiduals(fitted.anchors, errors, known_rows.folds)
         power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
         if best := local.best_nearest(power, predicted[1:]):
             strategy = as_anchor_strategy("auto", best)
@@ -211,16 +223,16 @@ class TwinFitting:
     def folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows by the parameter `cv`, or None."""
         has_defaults = self.twin.anchors in ("all", "auto") and self.twin.weights == "uniform"
-        known, n_folds = rows.take(rows.known), self.twin.cv
+        known_rows, n_folds = rows.take(rows.known), self.twin.cv
         if n_folds is None:
-            n_folds = N_FOLDS if has_defaults and len(known) >= LEAST_ROWS else 0
+            n_folds = N_FOLDS if has_defaults and len(known_rows) >= LEAST_ROWS else 0
         if not n_folds:
             return None
         if not has_defaults:
             raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
-        if known.fold is not None:  # those of a splitter
-            return known.fold
-        return self.draw_folds(known, min(check_integer("cv", n_folds, 2), len(known)))
+        if known_rows.fold is not None:  # those of a splitter
+            return known_rows.fold
+        return self.draw_folds(known_rows, min(check_integer("cv", n_folds, 2), len(known_rows)))
 
     def draw_folds(self, rows: TrainingRows, n_folds: int) -> Indices:
         """A random fold of each row, where equal rows and groups are held out together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Never, Self
 
 import numpy as np
@@ -196,6 +196,17 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
             if np.isfinite(predicted).all():
                 fitted = with_residuals(fitted, predicted)
         self._fitted = update_effects(fitted, rows.effects)
+
+    def condense_anchors(self, n_anchors: int) -> None:
+        """Keep some anchors, with predicted instead of known values; predictions hardly change.
+
+        Known values of so few anchors would add their errors to all predictions.
+        """
+        fitted = self.fitted_
+        kept = np.unique(np.linspace(0, len(fitted.anchors) - 1, n_anchors).astype(np.intp))
+        anchors = fitted.anchors.take(kept)
+        predicted = fitted.squeeze(fitted.moments(fitted.queries(anchors.X))[0])
+        self._fitted = replace(fitted, anchors=replace(anchors, y=predicted), residuals=None)
 
     def make_model(self) -> NeuralDifferenceModel:
         """The difference model of the trained networks."""

@@ -41,12 +41,12 @@ class MetricProcess:
     is used.
     """
 
-    def __init__(self, known: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
+    def __init__(self, known_rows: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
         """Of encoded features (known row, encoded feature)."""
         self.metric, self.schema = metric, schema
-        self.n_known: int = len(known)
-        self.used: Indices = np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]
-        self.scaled: Floats = metric.in_length_scales(known[self.used])
+        self.n_known: int = len(known_rows)
+        self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
+        self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
         covariance = _kernel(self.scaled, self.scaled)
         covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
         self.factor: Floats = np.linalg.cholesky(covariance)
@@ -87,10 +87,10 @@ class MetricProcess:
 
         At any row x, the sum of c k(x, ·) is that of v times the covariance of x and the rows.
         """
-        known = np.zeros(self.n_known)
+        of_known_rows = np.zeros(self.n_known)
         solved = solve_triangular(self.factor, values @ explained, lower=True, trans="T")
-        known[self.used] = -solved
-        return np.append(known, values)
+        of_known_rows[self.used] = -solved
+        return np.append(of_known_rows, values)
 
     def regression(self, y: Floats) -> Callable[[Floats], Floats]:
         """The mean of the process (row, output) as a function of encoded features.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
+from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.batches import batch_labels
@@ -125,6 +126,16 @@ def check_batches(fitted: FittedTwin, batch: Any) -> None:
     """Raise where a batch is given for a model without batches."""
     if batch is not None and fitted.batches is None:
         raise ValueError("The model was fitted without batch; fit it with one.")
+
+
+def warn_without_batch(fitted: FittedTwin) -> None:
+    """Warn where a model has batches, and none is given."""
+    if fitted.batches is not None:
+        message = (
+            "The model was fitted with batches, and none is given: predictions are those of the "
+            "mean of all batches. Give batch=, one label or one for each row."
+        )
+        warn_caller(message, MissingBatchWarning)
 
 
 def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:

@@ -94,7 +94,7 @@ class TreeSizes:
 
 # Where errors are mostly noise, more than 40 pairs per row and 200 trees change next to nothing.
 SMALL = TreeSizes(40, 40_000, 0.0, 100, 0.3, 63)
-FAST = TreeSizes(40, DEFAULT_PAIRS, 0.5, 200, 0.2, 255)
+FAST = TreeSizes(40, DEFAULT_PAIRS, 0.5, 200, 0.2, 63)
 THOROUGH = TreeSizes(np.inf, DEFAULT_PAIRS, 1.0, 350, 0.2, 255)
 THOROUGH_FOLDS = replace(THOROUGH, max_pairs=40_000)
 

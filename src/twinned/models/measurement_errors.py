@@ -108,9 +108,9 @@ def weigh_by_error(rows: Rows) -> Rows:
     if y_std is None or np.ptp(y_std) == 0 or rows.variances is not None:
         return rows
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    known = rows.known
+    known_rows = rows.known
     variances = remaining_variances(
-        rows.rows.features[known], rows.y[known], y_std[known], weight[known]
+        rows.rows.features[known_rows], rows.y[known_rows], y_std[known_rows], weight[known_rows]
     )
     weight = weight / (variances[0] + y_std**2)
-    return replace(rows, weight=weight / weight[known].mean(), variances=variances)
+    return replace(rows, weight=weight / weight[known_rows].mean(), variances=variances)

@@ -45,8 +45,8 @@ from twinned.rows.validation import check_finite
 _COVARIANCE_BYTES, _INDICATOR_BYTES = 16, 32
 
 
-def _build_table(parts: State, at: At) -> TableSchema:
-    table = TableSchema(**parts)
+def _build_table(record: State, at: At) -> TableSchema:
+    table = TableSchema(**record)
     for kind, known, n in zip(table.kinds, table.categories, table.n_indicators, strict=True):
         at.ensure(len(set(known)) == len(known), "has a category twice")
         at.ensure(n <= (len(known) if kind == CATEGORICAL else 1), f"has {n} indicators")
@@ -92,32 +92,32 @@ def _build_anchors(twin: BaseEstimator, state: State, at: At, scale: Any = None)
     )
 
 
-def _build_calibration(parts: State | None, anchors: Anchors, at: At) -> Calibration | None:
+def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibration | None:
     """The calibration of prediction intervals, whose known rows are the anchors."""
-    if parts is None:
+    if record is None:
         return None
     at.ensure(anchors.y.ndim == 1, "has intervals, but several outputs")
-    columns, codes = parts["columns"].tolist(), parts["codes"].tolist()
-    if (regressor := parts["regressor"]) is not None:
+    columns, codes = record["columns"].tolist(), record["codes"].tolist()
+    if (regressor := record["regressor"]) is not None:
         n_features = count_scale_features(len(columns), len(codes))
         fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
         at.ensure(fits, f"has an error scale of other features than its {n_features}")
         least = min(tree.tree_.value.min() for tree in regressor.estimators_)
         at.ensure(least >= 0, "has an error scale that is negative")
-    names = {field.name for field in fields(ErrorScale)} & parts.keys()
+    names = {field.name for field in fields(ErrorScale)} & record.keys()
     return Calibration(
-        scores=parts["scores"],
-        scale=ErrorScale(**{name: parts[name] for name in names}),
+        scores=record["scores"],
+        scale=ErrorScale(**{name: record[name] for name in names}),
         neighbors=NeighborFeatures(
-            anchors.X, anchors.y, columns, _optional(LearnedMetric, parts["metric"]), codes
+            anchors.X, anchors.y, columns, _optional(LearnedMetric, record["metric"]), codes
         ),
-        rows=parts["rows"],
+        rows=record["rows"],
     )
 
 
-def _optional(kind: type[Any], parts: Any) -> Any:
+def _optional(kind: type[Any], record: Any) -> Any:
     """A record of these parts, or None where there are none."""
-    return None if parts is None else kind(*parts)
+    return None if record is None else kind(*record)
 
 
 _OF_EFFECTS = (
@@ -262,19 +262,19 @@ def _build_process(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("PowerRegressor")
 def _build_power(model: BaseEstimator, state: State, at: At) -> None:
-    parts, n_features = state["model_"], model.n_features_in_
-    same = feature_attributes(parts["regressor"])[0] in (None, n_features)
+    record, n_features = state["model_"], model.n_features_in_
+    same = feature_attributes(record["regressor"])[0] in (None, n_features)
     at.ensure(same, f"has a regressor of other features than its {n_features}")
-    scalings = {name: PowerScaling(*parts[name]) for name in ("features", "target")}
-    set_state(model, {**state, "model_": TransformedModel(**{**parts, **scalings})})
+    scalings = {name: PowerScaling(*record[name]) for name in ("features", "target")}
+    set_state(model, {**state, "model_": TransformedModel(**{**record, **scalings})})
 
 
 @builder("InverseTwinRegressor")
 def _build_inverse(model: BaseEstimator, state: State, at: At) -> None:
     n_features, n_targets = at.sizes["feature"], at.sizes["output"]
-    parts = {"forward_": (n_features, n_targets)}
-    parts["estimator_"] = 2 * n_targets + n_features, n_features
-    for name, (width, n_outputs) in parts.items():
+    sizes = {"forward_": (n_features, n_targets)}
+    sizes["estimator_"] = 2 * n_targets + n_features, n_features
+    for name, (width, n_outputs) in sizes.items():
         same = feature_attributes(state[name])[0] in (None, width)
         same = same and state[name].predict(np.zeros((1, width))).size == n_outputs
         at.ensure(same, f"has {name} of other features or outputs")
@@ -298,8 +298,8 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
     preparations = []
-    for parts, (name, member) in zip(state["_preparations"], members.items(), strict=True):
-        prepared = _build_preparation(parts, table, at / "_preparations" / name)
+    for record, (name, member) in zip(state["_preparations"], members.items(), strict=True):
+        prepared = _build_preparation(record, table, at / "_preparations" / name)
         preparations.append(prepared)
         same = feature_attributes(member)[0] in (None, prepared.n_columns)
         at.ensure(same, f"has other columns than the features of {name!r}")
@@ -323,14 +323,14 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     _set_twin(model, state, anchors, blend, at)
 
 
-def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
-    if columns := parts.get("columns"):
+def _build_preparation(record: State, table: TableSchema, at: At) -> FeaturePreparation:
+    if columns := record.get("columns"):
         increasing = sorted(set(columns)) == columns and columns[-1] < table.n_features
         at.ensure(increasing, "has columns that are not distinct features")
         table = table.take(columns)
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
-    built = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    built = FeaturePreparation(**record, **derived, n_categories=n_categories)
     at.ensure(len(built.medians) == table.n_features, "has medians of other features")
     for columns in (built.empty, built.marked):
         numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns

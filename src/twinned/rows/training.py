@@ -182,6 +182,12 @@ class TrainingRows:
         training = None if training is None else training[:, self.table_rows]
         return replace(self, fold=fold[self.table_rows], fold_training=training)
 
+    def join_folds(self, n_folds: int) -> Self:
+        """The rows with at most so many folds, each of which holds out some of these together."""
+        if self.fold is None or self.n_folds <= n_folds or self.fold_training is not None:
+            return self
+        return replace(self, fold=np.where(self.fold < 0, -1, self.fold % n_folds))
+
     def of_positive_weight(self) -> Self:
         """The rows whose weight is not 0, which are as if they were not there."""
         weight = self.weight

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches
+from twinned.fitted.updating import in_batches, warn_without_batch
 from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema
 from twinned.rows.validation import target_names
 
@@ -55,6 +55,8 @@ class ForwardModel:
         self.batch = batch
         targets = self.twin.targets_ or [self.twin]
         self.fitted: list[FittedTwin] = [target.fitted_ for target in targets]
+        if batch is None:
+            warn_without_batch(self.fitted[0])
         self.schema: TableSchema = self.fitted[0].schema
         self.names: list[str] = self.twin.feature_labels()
         self.known: Floats = self.fitted[0].anchors.X

@@ -26,6 +26,7 @@ from sklearn.utils import check_random_state
 from twinned.estimators.pipelines import unwrap
 from twinned.fitted.sampling import JointPrediction
 from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import warn_without_batch
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
@@ -107,11 +108,13 @@ def query(
     last_step, transform = unwrap(model)
     twin = require_twin(last_step)
     fitted = twin.fitted_
-    rows = twin.encode(transform(X_pool)).matrix
+    if batch is None:
+        warn_without_batch(fitted)
+    rows = twin.validate_queries(transform(X_pool)).matrix
     n = check_integer("n", n)
     if n > len(rows):
         raise ValueError(f"n={n} exceeds the {len(rows)} rows of the pool.")
-    pending_rows = rows[:0] if pending is None else twin.encode(transform(pending)).matrix
+    pending_rows = rows[:0] if pending is None else twin.validate_queries(transform(pending)).matrix
     features = fitted.queries(rows).encode().features
     pending_features = fitted.queries(pending_rows).encode().features
     measured = np.concatenate([fitted.anchors.measured_features, pending_features])

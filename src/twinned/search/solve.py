@@ -191,14 +191,14 @@ def _fixed_values(forward, fixed, origin):
 
 def _make_space(forward, values, bounds, constraints):
     """The columns that may change, their bounds and the constraints."""
-    names, schema, known = forward.names, forward.schema, forward.known
-    low, high = np.fmin.reduce(known), np.fmax.reduce(known)
-    is_whole = np.all(np.isnan(known) | (known == np.round(known)), axis=0)
+    names, schema, known_rows = forward.names, forward.schema, forward.known
+    low, high = np.fmin.reduce(known_rows), np.fmax.reduce(known_rows)
+    is_whole = np.all(np.isnan(known_rows) | (known_rows == np.round(known_rows)), axis=0)
     texts = [constraints] if isinstance(constraints, str) else list(constraints)
     linear = parse_constraints(texts, names)
     low[schema.categorical] = high[schema.categorical] = 0.0
     for name, j in zip(bounds, find_columns(names, list(bounds), "bounds"), strict=True):
-        ends = parse_range(f"bounds of {name!r}", bounds[name], known[:, j])
+        ends = parse_range(f"bounds of {name!r}", bounds[name], known_rows[:, j])
         low[j], high[j] = np.where(np.isinf(ends), (low[j], high[j]), ends)
         if is_whole[j]:
             low[j], high[j] = np.ceil(low[j]), np.floor(high[j])
@@ -222,16 +222,16 @@ def _starts(forward, search, origin, values, rng):
     """
     space, goals, n_free = search.space, search.goals, search.space.is_free.sum()
     usable = ~np.isnan(forward.known[:, list(values)]).any(axis=1)
-    known = _fill(forward.known, forward, space)[usable]
-    loss = goals.loss(search.approximate(known))
-    order = np.lexsort((rng.permutation(len(known)), loss))
+    known_rows = _fill(forward.known, forward, space)[usable]
+    loss = goals.loss(search.approximate(known_rows))
+    order = np.lexsort((rng.permutation(len(known_rows)), loss))
     best = order[: max(2 * _N_STARTS, len(order) // 3)]
-    rows = [known[select_different(known / space.width, best, _N_STARTS, 0.5)]]
+    rows = [known_rows[select_different(known_rows / space.width, best, _N_STARTS, 0.5)]]
     if origin is not None:
-        nearest = np.argsort(forward.distances(known, origin[None])[:, 0])[:_N_STARTS]
-        rows = [np.repeat(origin[None], n_free + 1, axis=0), *rows, known[nearest]]
+        nearest = np.argsort(forward.distances(known_rows, origin[None])[:, 0])[:_N_STARTS]
+        rows = [np.repeat(origin[None], n_free + 1, axis=0), *rows, known_rows[nearest]]
         for j in set(forward.schema.categorical) - set(values):
-            for code in np.unique(known[:, j]):
+            for code in np.unique(known_rows[:, j]):
                 rows.append(np.where(np.arange(len(origin)) == j, code, origin)[None])
     starts = np.concatenate(rows)
     moving = np.ones((len(starts), n_free), dtype=bool)

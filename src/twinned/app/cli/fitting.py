@@ -153,10 +153,10 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
 
 def fit_twin(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Facts]:
     """Return a fitted twin, with the seconds of its fit and the errors of its cross-validation."""
-    known = np.flatnonzero(data.is_known)
+    known_rows = np.flatnonzero(data.is_known)
     make = partial(make_twin, options, missing_values=bool(data.X.isna().any(axis=None)))
-    twin = make(len(known))
-    folds = _folds_of_check(options, data, known)
+    twin = make(len(known_rows))
+    folds = _folds_of_check(options, data, known_rows)
     with messages.progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
@@ -174,16 +174,18 @@ def fit_twin(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Fact
     return twin, results | {"seconds": seconds}
 
 
-def _folds_of_check(options: FitOptions, data: TrainingData, known: np.ndarray) -> Folds:
+def _folds_of_check(options: FitOptions, data: TrainingData, known_rows: np.ndarray) -> Folds:
     """Return the folds of the known rows, none without a cross-validation."""
-    if not options.check or len(known) < MIN_ROWS_FOR_CHECK:
+    if not options.check or len(known_rows) < MIN_ROWS_FOR_CHECK:
         return []
     if data.groups is None:
-        return row_folds(len(known), _N_FOLDS, options.seed, None)
-    groups = data.groups[known]
+        return row_folds(len(known_rows), _N_FOLDS, options.seed, None)
+    groups = data.groups[known_rows]
     if data.cv is not None:
-        return list(data.cv.split(known, groups=groups))
-    return row_folds(len(known), _N_FOLDS, options.seed, encode_groups(groups, len(known)))
+        return list(data.cv.split(known_rows, groups=groups))
+    return row_folds(
+        len(known_rows), _N_FOLDS, options.seed, encode_groups(groups, len(known_rows))
+    )
 
 
 def _fit_rows(data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice) -> None:
@@ -206,21 +208,23 @@ def _cross_validate(
     limit, too. `make` makes an unfitted twin for a number of rows. The errors are the RMSE over all
     held-out rows of the twin, of the plain base estimator and of the mean of the other rows.
     """
-    known = np.flatnonzero(data.is_known)
-    X, y = data.X.iloc[known], data.y[known]
+    known_rows = np.flatnonzero(data.is_known)
+    X, y = data.X.iloc[known_rows], data.y[known_rows]
     by_twin, by_plain, by_mean = np.full((3, len(y)), np.nan)
     models = []
     for number, (train, test) in enumerate(folds, start=1):
         begin_step(f"cross-validation, fold {number} of {len(folds)}")
         model = make(len(train))
-        _fit_rows(data, model, np.append(known[train], _censored_rows(data, known[test])))
+        _fit_rows(data, model, np.append(known_rows[train], _censored_rows(data, known_rows[test])))
         plain = _make_plain(options, X, split_target(model)[0]).fit(X.iloc[train], y[train])
         by_twin[test] = model.predict(X.iloc[test])
         by_plain[test] = plain.predict(X.iloc[test])
         by_mean[test] = y[train].mean()
         models.append(model)
     y_std = data.arguments.get("y_std")
-    errors = cross_errors(models, twin, X, y, folds, y_std=None if y_std is None else y_std[known])
+    errors = cross_errors(
+        models, twin, X, y, folds, y_std=None if y_std is None else y_std[known_rows]
+    )
     fitted = twin.fitted_
     # else it has those of the folds of its own fit, which do not hold out groups
     if fitted.residuals is None or data.groups is not None:
@@ -234,7 +238,7 @@ def _cross_validate(
     check = {
         "folds": len(folds),
         "plain": describe_estimator(
-            plain_estimator(split_target(twin)[0], len(known), options.seed)
+            plain_estimator(split_target(twin)[0], len(known_rows), options.seed)
         ),
         "rmse_twin": rmse(by_twin, y),
         "rmse_plain": rmse(by_plain, y),

@@ -18,12 +18,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from twinned.app.tables.table import TableError
+from twinned.exceptions import MissingBatchWarning
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 # Warnings for developers, which a user of the command line cannot act on.
-_DEVELOPER_WARNINGS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+# Commands print their own line on a missing batch, which names the option.
+_DEVELOPER_WARNINGS = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    FutureWarning,
+    MissingBatchWarning,
+)
 
 
 def print_error(error: Exception) -> None:

@@ -86,6 +86,22 @@ class DateInput:
         return {"name": self.name, "kind": kind, "middle": middle}
 
 
+@dataclass(frozen=True)
+class MoleculeInput:
+    """A SMILES of the request, whose descriptors and fragments are features of the model."""
+
+    name: str
+    features: list[str]
+
+    def schema(self) -> Json:
+        """The type of the values in the OpenAPI description."""
+        return {"type": "string", "examples": ["CCO"]}
+
+    def describe(self, allow_missing: bool) -> Json:
+        """The description for the form, which starts without a molecule."""
+        return {"name": self.name, "kind": "smiles", "middle": None}
+
+
 def _present(values: Floats, allow_missing: bool) -> tuple[Floats, float | None]:
     """Return the known values and their median, None where too few rows have a value."""
     present = values[~np.isnan(values)]
@@ -101,17 +117,17 @@ class RowInputs:
     ----------
     features : list of Input
         The features of the model.
-    inputs : list of Input and DateInput
-        What a row must have: dates instead of their parts, and no marks of limits; and the batch of
-        a model with batches, which may be missing.
+    inputs : list of Input, DateInput and MoleculeInput
+        What a row must have: dates instead of their parts, SMILES instead of descriptors, and no
+        marks of limits; and the batch of a model with batches, which may be missing.
     sources : dict
-        The input of each feature that is a part of a date, or marks limits.
+        The input of each feature that is a part of a date, describes a molecule or marks limits.
     batch : Input or None
         The batch, of a model with batches.
     """
 
     features: list[Input]
-    inputs: list[Input | DateInput]
+    inputs: list[Input | DateInput | MoleculeInput]
     sources: dict[str, str]
     batch: Input | None
 
@@ -121,10 +137,12 @@ class RowInputs:
         anchors, batches = predictor.fitted.anchors, predictor.fitted.batches
         names = predictor.model.feature_labels()
         values = dict(zip(names, anchors.X.T, strict=True))
-        dates, limits = _find_sources(values)
+        dates, molecules, limits = _find_sources(values)
         sources = {marker: name for name, marker in limits.items()}
         for date in dates:
             sources |= dict.fromkeys(date.features.values(), date.name)
+        for molecule in molecules:
+            sources |= dict.fromkeys(molecule.features, molecule.name)
         features = [
             Input(
                 name=name,
@@ -137,7 +155,7 @@ class RowInputs:
                 names, predictor.categories, anchors.schema.kinds, strict=True
             )
         ]
-        columns: list[Input | DateInput] = [*features, *dates]
+        columns: list[Input | DateInput | MoleculeInput] = [*features, *dates, *molecules]
         by_name = {column.name: column for column in columns}
         inputs = [by_name[name] for name in dict.fromkeys(sources.get(n, n) for n in names)]
         batch = None
@@ -157,12 +175,15 @@ class RowInputs:
         return {"type": "object", "properties": properties, "required": required}
 
 
-def _find_sources(columns: Mapping[str, Floats]) -> tuple[list[DateInput], dict[str, str]]:
-    """Return the dates that features are parts of, and the features that mark limits of others.
+def _find_sources(
+    columns: Mapping[str, Floats],
+) -> tuple[list[DateInput], list[MoleculeInput], dict[str, str]]:
+    """Return the dates and molecules of features, and the features that mark limits of others.
 
     `columns` has the values of each feature: a column of the user may have such a name, too.
     """
     parts_of: dict[str, dict[str, str]] = {}
+    of_molecules: dict[str, list[str]] = {}
     limits: dict[str, str] = {}
     for name, values in columns.items():
         source, part = derived_from(name)
@@ -170,12 +191,15 @@ def _find_sources(columns: Mapping[str, Floats]) -> tuple[list[DateInput], dict[
             limits[source] = name
         elif part in PARTS and source not in columns:
             parts_of.setdefault(source, {})[part] = name
+        elif part not in (None, LIMIT, *PARTS) and source not in columns:
+            of_molecules.setdefault(source, []).append(name)
     dates = [
         DateInput(name, features, columns[features["days"]])
         for name, features in parts_of.items()
         if _are_parts(features, columns)
     ]
-    return dates, limits
+    molecules = [MoleculeInput(*of_name) for of_name in of_molecules.items() if len(of_name[1]) > 1]
+    return dates, molecules, limits
 
 
 def _are_parts(features: Mapping[str, str], columns: Mapping[str, Floats]) -> bool:

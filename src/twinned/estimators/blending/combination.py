@@ -66,7 +66,7 @@ def combine_members(
     predictions = held_out_predictions(members, rows)[: len(rows.known)]
     nested = rows.of_anchors(weights.nested_prediction)
     fitted = _fitted_state(_blend_model(members, rows, weights, predictions), rows, nested, budget)
-    anchors, known, rmse = rows.anchors, rows.known, weights.nested_rmse[weights.method]
+    anchors, known_rows, rmse = rows.anchors, rows.known, weights.nested_rmse[weights.method]
     if fitted.local_weights is not None:
         residuals = fitted.squeeze(np.asarray(fitted.residuals))
         local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
@@ -79,13 +79,13 @@ def combine_members(
         fitted = update_effects(fitted, anchors.effects, nested)
         batches = errors_of_batches(fitted, nested, anchors.held_out)
         nested, rmse = batches.prediction, batches.rmse["known"]
-        known = _known_of_batches(rows, batches)
+        known_rows = _known_of_batches(rows, batches)
     attributes: dict[str, object] = {
         "blend_": {"method": weights.method, "rmse": rmse, "nested_rmse": weights.nested_rmse},
         "plan_": [member.spec.entry for member in members],
         "out_of_fold_prediction_": nested,
-        "_leaderboard": leaderboard(members, predictions, known, weights.weights),
-        "contribution_": twin_contribution(members, predictions, known, weights, seed % 2**16),
+        "_leaderboard": leaderboard(members, predictions, known_rows, weights.weights),
+        "contribution_": twin_contribution(members, predictions, known_rows, weights, seed % 2**16),
     }
     if batches is not None:
         attributes["batch_errors_"] = batches.rmse

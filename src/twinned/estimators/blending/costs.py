@@ -76,10 +76,11 @@ class CostModel(NamedTuple):
         from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_refits = self.n_folds if self.n_folds <= sizes.blend_refit_folds else 0
-        n_steps = (sizes.blend_members + n_refits) * sizes.max_steps
-        n_steps += sizes.n_settings * self.n_folds * sizes.blend_fold_steps
-        per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
+        n_folds = min(self.n_folds, sizes.blend_folds)
+        n_networks = n_folds * -(-sizes.blend_settings // 2) + sizes.blend_members
+        n_steps = n_folds * sizes.blend_settings * sizes.blend_steps / 5
+        n_steps += n_networks * sizes.max_steps  # as where there is little noise
+        per_step = (1e-5 if spec.name == "neural_twin" else 4e-6) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
         return 10.0 + n_steps * per_step / self.n_jobs
 

@@ -17,10 +17,11 @@ out-of-fold errors are those of the whole procedure.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,6 +33,7 @@ from twinned.estimators.blending.members import (
     CrossFittedMember,
     FitSettings,
     MemberSpec,
+    choose_tree_effort,
     fit_member,
 )
 from twinned.estimators.blending.rows import impute_folds
@@ -241,7 +243,7 @@ class CrossFit:
         self, spec: MemberSpec, clock: Clock, *, required: bool
     ) -> CrossFittedMember | None:
         """Fit one member; its first folds first, to stop where the others would take too long."""
-        self._impute([spec])  # once for all members, so no part of the time of this one
+        self._prepare([spec])  # once for all members, so no part of the time of this one
         start, n_jobs = time.perf_counter(), effective_n_jobs(self.settings.n_jobs)
         tasks = [(spec, fold) for fold in self._folds(spec)]
         fold_fits = [fold_fit for _, fold_fit in self._run(tasks[:n_jobs])]
@@ -256,12 +258,20 @@ class CrossFit:
             clock.calibrate(spec, time.perf_counter() - start)
         return self._join(spec, fold_fits)
 
-    def _impute(self, specs: Iterable[MemberSpec]) -> None:
-        """Impute censored values, where members need them that are not fitted to bounds."""
+    def _prepare(self, specs: list[MemberSpec]) -> None:
+        """Impute censored values, where members need them that are not fitted to bounds.
+
+        Choose the effort of the tree twin, if it is among the members, once for all folds.
+        """
         needed = any(not spec.one_fit for spec in specs)
         if self.rows.bounds is not None and needed and not self.imputed:
             with limit_threads(1):
                 self.imputed = impute_folds(self.rows)
+        chosen = [s for s in specs if s.name == "tree_twin" and s.effort == "balanced"]
+        if chosen and self.settings.tree_effort == "balanced":
+            with limit_threads(1), contextlib.suppress(*_FAILURES):  # the fits fail, too
+                effort = choose_tree_effort(self.rows, self.settings)
+                self.settings = replace(self.settings, tree_effort=effort)
 
     def _run(self, tasks: list[tuple[MemberSpec, int]]) -> Iterator[tuple[MemberSpec, _FoldFit]]:
         """Fit members without folds, or to all rows (−1), and yield the fits as they are done.
@@ -276,7 +286,7 @@ class CrossFit:
         pooled = [(spec, fold) for spec, fold in tasks if spec.label not in alone]
         parallel = Parallel(n_jobs=self.settings.n_jobs, prefer="threads", return_as="generator")
         with limit_threads(1):
-            self._impute(spec for spec, _ in tasks)
+            self._prepare([spec for spec, _ in tasks])
             fold_fits = parallel(
                 delayed(_fit_fold)(spec, self.settings, self.rows, fold, self.imputed.get(fold))
                 for spec, fold in pooled

@@ -41,6 +41,7 @@ _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
 _LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
+_NETWORK_ANCHORS = 32  # of a neural twin
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -51,6 +52,7 @@ class FitSettings:
     seed: int = 0
     memory_limit: int | str | None = None
     n_jobs: int | None = None
+    tree_effort: str = "balanced"  # of the tree twin, instead of "balanced"
     # features of members with selected ones, by the fold that does not select them
     important: dict[int, Indices] = field(default_factory=dict)
     # columns with counts of the fragments of molecules, which other members do not have
@@ -89,7 +91,7 @@ class Sizes(NamedTuple):
 SIZES = {
     SMALL: Sizes(100, 100, 0.2, 8, 1000),
     "fast": Sizes(200, 300, 0.1, 8, 1000),
-    "balanced": Sizes(500, 300, 0.05, _LEAVES, 2000),
+    "balanced": Sizes(300, 300, 0.05, 8, 2000),
     "thorough": Sizes(1000, 600, 0.03, _LEAVES, 2000),
 }
 
@@ -218,7 +220,7 @@ class CrossFittedMember(FittedMember):
 # --- estimators ---------------------------------------------------------------------------------
 
 
-def _networks(class_name: str, module: str) -> MakeEstimator:
+def _networks(class_name: str, module: str, batch_share: float) -> MakeEstimator:
     def make(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
         from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
         from twinned.models.neural.parameters import NeuralTraining
@@ -229,9 +231,10 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
             effort=effort,
             n_members=sizes.blend_members,
             training=NeuralTraining(
-                n_folds=rows.n_folds,
-                fold_steps=sizes.blend_fold_steps,
-                refit_folds=rows.n_folds <= sizes.blend_refit_folds,
+                n_folds=min(rows.n_folds, sizes.blend_folds),
+                batch_size=int(batch_share * sizes.batch_size),
+                fold_steps=sizes.blend_steps,
+                fold_members=True,
             ),
             categorical_features=rows.schema.categorical or None,
             memory_limit=settings.memory_limit,
@@ -245,11 +248,19 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
 def _tree_twin(effort: str, rows: TrainingRows, settings: FitSettings) -> TwinRegressor:
     return TwinRegressor(
         cv=0,
-        effort=effort,
+        effort=settings.tree_effort if effort == "balanced" else effort,
         categorical_features=rows.schema.categorical or None,
         memory_limit=settings.memory_limit,
         random_state=settings.seed,
     )
+
+
+def choose_tree_effort(rows: TrainingRows, settings: FitSettings) -> str:
+    """The effort of the tree twin by the noise of the rows, for all folds."""
+    known = rows.take(rows.known)
+    features = FeaturePreparation.fit("encoded", known.schema, known.matrix)
+    twin = _tree_twin("balanced", known, settings)
+    return twin.choose_effort(features.transform(known.matrix), known.y, known.weight)
 
 
 def _extra_trees(effort: str, rows: TrainingRows, settings: FitSettings) -> ExtraTreesRegressor:
@@ -311,8 +322,8 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "extra_trees": ("dense", _extra_trees),
     "boosting": ("encoded", _boosting),
     "tree_twin": ("encoded", _tree_twin),
-    "neural": ("complete", _networks("NeuralRegressor", "neural")),
-    "neural_twin": ("complete", _networks("TwinNeuralRegressor", "twin_neural")),
+    "neural": ("complete", _networks("NeuralRegressor", "neural", 0.5)),
+    "neural_twin": ("complete", _networks("TwinNeuralRegressor", "twin_neural", 1.0)),
     "catboost": ("dense", _optional("catboost", "CatBoostRegressor", **_CATBOOST)),
     "lightgbm": ("dense", _optional("lightgbm", "LGBMRegressor", verbosity=-1, n_jobs=1)),
 }
@@ -419,6 +430,8 @@ def fit_member(
         estimator.fit(features, y, sample_weight=weight)
     else:
         estimator.fit(features, y)
+    if spec.name == "neural_twin":  # pairs with all anchors would take most of a prediction's time
+        estimator.condense_anchors(_NETWORK_ANCHORS)
     return FittedMember(spec.label, estimator, preparation)
 
 

@@ -4,13 +4,17 @@ An ensemble has a few *settings* (learning rate, dropout, weight decay, embeddin
 features). Each is trained once for every *fold* of the training rows, which that network holds out.
 So each setting has an out-of-fold prediction of every training row, and these predictions determine
 how many of the final members, which are trained on all rows, have each setting.
+
+In a blend, the networks that hold out a fold are members, too. Settings that are behind after a
+fifth of few steps are stopped; where errors are not mostly noise, the others begin again, with more
+steps.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from twinned.exceptions import UnsuitableDataError
-from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
+from twinned.models.greedy_selection import greedy_selection
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.inference import MemberParameters, TrainedNetworks
 from twinned.models.neural.network import Shape, round_up
@@ -35,6 +39,10 @@ from twinned.rows.schema import Floats, Indices
 N_PARTNERS = 2
 # A setting stops early if that lowers the error of its out-of-fold predictions by this share.
 _LEAST_GAIN = 0.05
+_TRIAL_FOLDS = 3  # by which the better half of the settings is chosen
+# Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
+# steps change next to nothing.
+_MUCH_NOISE = 0.2
 
 
 class TrainedEnsemble(NamedTuple):
@@ -58,9 +66,13 @@ class TrainedMembers(NamedTuple):
     # (member, check, held-out row, 1 + number of nearest anchors, output)
     predicted: NDArray[np.float32]
 
-    def take(self, members: slice) -> TrainedMembers:
-        parameters = {name: value[members] for name, value in self.parameters.items()}
-        return TrainedMembers(parameters, self.errors[members], self.predicted[members])
+    def followed_by(self, other: TrainedMembers) -> TrainedMembers:
+        """These members and then others, without errors and predictions."""
+        parameters = {
+            name: np.concatenate([value, other.parameters[name]])
+            for name, value in self.parameters.items()
+        }
+        return self._replace(parameters=parameters)
 
 
 def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
@@ -75,6 +87,7 @@ def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
             problem.partners is None,
             problem.is_wide,
             problem.bounds is None,
+            problem.options.fold_members and i,  # each alone, as its errors determine the steps
         )
         groups.setdefault(program, []).append(i)
     results: dict[int, TrainedEnsemble] = {}
@@ -102,6 +115,15 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         for number, (setting, fold) in enumerate(product(settings, range(n_folds)))
     ]
     fold_steps = max_steps if n_folds == 1 else fold_steps
+    n_trained = len(fold_members)
+    if options.fold_members and n_folds > 1:
+        in_trial = [member for member in fold_members if member.fold in range(_TRIAL_FOLDS)]
+        trial = _train_members(config, group, [in_trial], fold_steps, trial=True)[0]
+        kept, noise = _best_settings(group[0], trial.errors[:, -1])
+        settings = [settings[i] for i in kept]
+        fold_members = [fold_members[i * n_folds + fold] for i in kept for fold in range(n_folds)]
+        max_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
+        fold_steps = max_steps
     of_folds = _train_members(config, group, [fold_members] * len(group), fold_steps)
     selections = [
         select_settings(problem, len(settings), trained)
@@ -114,17 +136,19 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
             )
             for selection, trained in zip(selections, of_folds, strict=True)
         ]
-    members = [selection.final_members(settings, len(fold_members)) for selection in selections]
+    members = [selection.final_members(settings, n_trained) for selection in selections]
     of_all = _train_members(config, group, members, max_steps)
     ensembles = []
-    for selection, final_members, with_refits in zip(selections, members, of_all, strict=True):
-        trained = with_refits.take(slice(n_members))
+    for selection, final_members, trained, of_fold in zip(
+        selections, members, of_all, of_folds, strict=True
+    ):
         finite = converged(trained)
-        ensembles.append(
-            selection.refit(final_members, with_refits).make_ensemble(
-                config.shape, final_members[:n_members], trained, finite / finite.sum()
-            )
-        )
+        weights = finite / finite.sum()
+        if options.fold_members:
+            final_members = fold_members + final_members
+            trained = of_fold.followed_by(trained)
+            weights = 0.5 * np.append(selection.of_fold_members(), weights)
+        ensembles.append(selection.make_ensemble(config.shape, final_members, trained, weights))
     return ensembles
 
 
@@ -193,15 +217,22 @@ def _train_members(
     group: list[TrainingProblem],
     members: list[list[EnsembleMember]],
     max_steps: int,
+    *,
+    trial: bool = False,
 ) -> list[TrainedMembers]:
-    """Train the members of all problems, and predict the rows that they hold out."""
+    """Train the members of all problems, and predict the rows that they hold out.
+
+    A trial ends after a fifth of the steps.
+    """
     options = group[0].options
     problems, arrays = stack_problems(group, members, config.shape.n_features)
     n_checks = min(options.effort.n_checks, max_steps)
     steps = -(-max_steps // n_checks)
     with on_device(options.device, options.n_jobs):
         run = TrainingRun(config, problems, arrays, (steps, steps * n_checks), options.n_jobs)
-        show = show_progress(range(n_checks), options.verbose, arrays.key.size)
+        last_check = max(member.last_check for of_problem in members for member in of_problem)
+        n_trained = -(-n_checks // 5) if trial else min(n_checks, last_check + 1)
+        show = show_progress(range(n_trained), options.verbose, arrays.key.size)
         checks = [run.advance(check) for check in show]
         parameters = run.best
     errors = np.stack([check.error for check in checks], axis=2)
@@ -214,6 +245,18 @@ def _train_members(
         )
         for i in range(len(group))
     ]
+
+
+def _best_settings(problem: TrainingProblem, errors: Floats) -> tuple[Indices, float]:
+    """Indices of the better half of the settings, and the least error in deviations of y.
+
+    `errors` (setting and fold,) are those of the held-out rows of the first folds.
+    """
+    sizes = [problem.row_weight[fold].sum() for fold in problem.folds[:_TRIAL_FOLDS]]
+    squares = np.where(np.isfinite(errors), errors, np.inf).astype(np.float64) ** 2
+    of_settings = np.average(squares.reshape(-1, len(sizes)), axis=1, weights=sizes)
+    best = of_settings.argsort(kind="stable")[: -(-len(of_settings) // 2)]
+    return np.sort(best), float(np.sqrt(of_settings.min()))
 
 
 def show_progress(checks: range, verbose: int, n_networks: int) -> Iterable[int]:
@@ -257,7 +300,6 @@ class SettingSelection:
     weights: Floats  # (setting,), sum to one; with several folds, multiples of 1 / n_members
     weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
-    refitted: Floats | None = None  # (row, output): `predicted` by networks that take all steps
     choice: int = 0  # of the predictions; after the first, one of the numbers of nearest anchors
 
     def of_fold_members(self) -> Floats:
@@ -266,32 +308,12 @@ class SettingSelection:
         return weights / weights.sum()
 
     def final_members(self, settings: list[Setting], first_number: int) -> list[EnsembleMember]:
-        """Return the members that train on all rows, as many of each setting as it weighs.
-
-        With `refit_folds`, networks that hold out each fold follow, of the setting with the most
-        weight by the other rows.
-        """
+        """Return the members that train on all rows, as many of each setting as it weighs."""
         chosen = allocate_members(self.weights, self.problem.options.effort.n_members)
-        held_out: list[int | None] = [None] * len(chosen)
-        if self.problem.options.refit_folds:
-            chosen = np.append(chosen, self.weights_without.argmax(axis=1))
-            held_out += range(len(self.problem.folds))
         return [
-            EnsembleMember(settings[i], fold, number, self.stops[i])
-            for number, (i, fold) in enumerate(zip(chosen, held_out, strict=True), first_number)
+            EnsembleMember(settings[i], None, number, self.stops[i])
+            for number, i in enumerate(chosen, first_number)
         ]
-
-    def refit(self, members: list[EnsembleMember], trained: TrainedMembers) -> SettingSelection:
-        """Return the selection with the predictions of those members that hold out a fold."""
-        last = trained.predicted.shape[1] - 1
-        predicted = [
-            by_check[
-                min(member.last_check, last), : len(member.held_out(self.problem)), self.choice
-            ]
-            for member, by_check in zip(members, trained.predicted, strict=True)
-            if member.fold is not None
-        ]
-        return replace(self, refitted=np.concatenate(predicted)) if predicted else self
 
     def make_ensemble(
         self, shape: Shape, members: list[EnsembleMember], trained: TrainedMembers, weights: Floats
@@ -325,10 +347,6 @@ class SettingSelection:
             mean = np.where(weight > 0, weight * self.predicted, 0.0).sum(0) / weight.sum(0)
         scaled = np.full_like(problem.y, np.nan)
         rows = np.concatenate(problem.folds)
-        if self.refitted is not None and np.isfinite(mean + self.refitted).all():
-            predictions = np.stack([mean, self.refitted])
-            errors = problem.errors(predictions, rows) * np.sqrt(problem.row_weight[rows])[:, None]
-            mean = np.tensordot(simplex_least_squares(errors.reshape(2, -1).T), predictions, 1)
         scaled[rows] = mean
         table = np.full((problem.table.n_table_rows, scaled.shape[1]), np.nan)
         unscaled = problem.scale.inverse_transform_y(scaled)
@@ -403,7 +421,7 @@ def weigh_settings(
             errors = predicted[complete][:, used] - problem.y[rows[used]]
             errors = (errors * np.sqrt(share)[:, None]).reshape(len(errors), -1)
             weights[complete] = greedy_selection(errors.T)
-        if n_folds == 1:
+        if n_folds == 1 or problem.options.fold_members:
             return weights
         return np.bincount(allocate_members(weights, n_members), minlength=n_settings) / n_members
 

@@ -20,6 +20,7 @@ from twinned.rows.validation import (
 )
 
 _MAX_FREQUENCIES = 16  # per feature
+_FEW_FREQUENCIES = 8  # in a blend: a step takes little more than half the time
 _NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
 _MAX_EMBEDDING = 96  # frequencies of all features together
 # Whether features are scaled by their relevance; None differs between members.
@@ -39,28 +40,24 @@ class Effort:
     n_checks: int  # number of times that the held-out rows are predicted
     # anchors for these predictions: few are enough, and each costs as much as a training pair
     check_anchors: int
-    # Of the networks of a blend: their number, and the share of `max_steps` of those that hold out
-    # a fold. With fewer, the out-of-fold predictions are worse than the final ones, and the weights
-    # of networks too small.
+    # Of a blend: settings, the better half of which is trained on after a fifth of the steps;
+    # networks that are trained on all rows, beside those that hold out a fold; steps of all of them
+    # where errors are mostly noise, and else `max_steps`; and the maximum number of folds.
+    blend_settings: int
     blend_members: int
-    blend_fold_share: float
-    blend_refit_folds: int = 0  # maximum number of folds with `refit_folds` of `NeuralTraining`
+    blend_steps: int
+    blend_folds: int
     # of the steps, where features are many: such networks need fewer to fit their rows
     wide_share: float = 1.0
     wide_fold_share: float = 1.0
 
-    @property
-    def blend_fold_steps(self) -> int:
-        """Training steps of the networks of a blend that hold out a fold."""
-        return int(self.blend_fold_share * self.max_steps)
-
 
 EFFORTS = {
-    "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1.0, wide_share=0.6, wide_fold_share=0.6),
-    "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1.0, wide_share=0.6, wide_fold_share=0.6),
-    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 7, 0.25, 5),
+    "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1, 400, 5, 0.6, 0.6),
+    "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1, 400, 5, 0.6, 0.6),
+    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 4, 3, 600, 5),
     # the division of steps between folds and members: `benchmarks/neural_folds.py`
-    "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 24, 1.0),
+    "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 8, 8, 3000, 10),
 }
 
 
@@ -117,18 +114,19 @@ class NeuralTraining(BaseEstimator):
         Number of training steps of the networks that hold out a fold. As many as `max_steps` make
         `out_of_fold_prediction_` as accurate as the members; fewer are enough to select settings.
         None is 400, 800 or 4,500; at most `max_steps`.
-    refit_folds : bool, default=False
-        Whether each fold is held out by one more network, of the selected setting with the most
-        weight and with `max_steps`. `out_of_fold_prediction_` is then the combination of both with
-        the least squared error.
+    fold_members : bool, default=False
+        Whether the networks that hold out a fold are members, too, with half of the weight, as in a
+        blend. Settings that are behind after a fifth of `fold_steps` are then stopped; the others,
+        and the members, take `fold_steps` steps where errors are mostly noise, and else
+        `max_steps`.
     activation : {"silu", "relu", "mish", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
     n_frequencies : int or None, default=None
-        Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 96
-        divided by their number, and so none for more than 96.
+        Number of frequencies per feature. None is 16, or 8 with `fold_members`, for up to 24
+        encoded features; for more, 96 divided by their number, and so none for more than 96.
     max_features : int or None, default=240
         Maximum number of features that the networks use. Of a table of more than 60, constant
         features and copies of others are dropped, and the least relevant ones beyond this number,
@@ -162,7 +160,7 @@ class NeuralTraining(BaseEstimator):
     batch_size: int | None = None
     n_folds: int | None = None
     fold_steps: int | None = None
-    refit_folds: bool = False
+    fold_members: bool = False
     activation: str = "silu"
     embedding: str | float | None = "auto"
     n_frequencies: int | None = None
@@ -186,7 +184,7 @@ class NetworkOptions:
     hidden_sizes: tuple[int, ...]
     effort: Effort
     settings: tuple[Setting, ...]  # to select from
-    refit_folds: bool
+    fold_members: bool
     activation: str
     n_frequencies: int | None
     max_features: int | None
@@ -221,7 +219,8 @@ class NetworkOptions:
         """
         if self.n_frequencies is not None:
             return self.n_frequencies
-        return _MAX_FREQUENCIES if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
+        most = _FEW_FREQUENCIES if self.fold_members else _MAX_FREQUENCIES
+        return most if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
 
 
 def resolve_options(estimator: Any) -> NetworkOptions:
@@ -247,7 +246,7 @@ def resolve_options(estimator: Any) -> NetworkOptions:
         hidden_sizes=_check_hidden_sizes(estimator.hidden_sizes),
         effort=effort,
         settings=_resolve_settings(training, effort.n_settings),
-        refit_folds=check_bool("refit_folds", training.refit_folds),
+        fold_members=check_bool("fold_members", training.fold_members),
         activation=training.activation,
         n_frequencies=_optional_integer("n_frequencies", training.n_frequencies, 0),
         max_features=_optional_integer("max_features", training.max_features, 1),
@@ -270,11 +269,14 @@ def _resolve_effort(estimator, training):
         name: check_integer(name, sizes[name]) for name in names if sizes[name] is not None
     }
     effort = replace(EFFORTS[estimator.effort], **given_sizes)
+    n_settings = min(effort.n_settings, effort.n_members)
+    if training.fold_members:
+        n_settings = effort.blend_settings
     return replace(
         effort,
         n_folds=given_sizes.get("n_folds", min(effort.n_folds, effort.n_members)),
         fold_steps=given_sizes.get("fold_steps", min(effort.fold_steps, effort.max_steps)),
-        n_settings=min(effort.n_settings, effort.n_members),
+        n_settings=n_settings,
         wide_share=1.0 if "max_steps" in given_sizes else effort.wide_share,
         wide_fold_share=1.0 if "fold_steps" in given_sizes else effort.wide_fold_share,
     )

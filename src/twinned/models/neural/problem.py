@@ -337,11 +337,14 @@ def build_problem_of_rows(
 ) -> TrainingProblem:
     """Return the `TrainingProblem` of validated rows.
 
-    `folds` are given ones of the rows of the table; None draws them. Problems that share `learn`,
-    a `MetricCache`, learn the relevance of equal rows once.
+    `folds` are given ones of the rows of the table; None draws them. With `fold_members`, more than
+    `n_folds` of them are joined. Problems that share `learn`, a `MetricCache`, learn the relevance
+    of equal rows once.
     """
     options = resolve_options(estimator)
     table = prepare_rows(rows, getattr(estimator, "batch_effect", "offset")).with_folds(folds)
+    if options.fold_members:
+        table = table.join_folds(options.effort.n_folds)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))

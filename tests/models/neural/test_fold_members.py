@@ -1,0 +1,83 @@
+"""Networks that hold out a fold as members, beside those that are trained on all rows."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
+from twinned.models.neural import fitting
+from twinned.models.neural.problem import build_problem
+
+TRAINING = {"n_folds": 2, "fold_steps": 60, "max_steps": 200, "fold_members": True}
+
+
+def draw(n, noise=0.0):
+    rng = np.random.RandomState(0)
+    X = rng.uniform(-1, 1, (n, 2))
+    return X, np.sin(3 * X[:, 0]) + X[:, 1] + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("kind", [NeuralRegressor, TwinNeuralRegressor])
+def test_fold_members_have_half_of_the_weight(kind):
+    X, y = draw(40)
+    training = NeuralTraining(**TRAINING)
+    model = kind((16,), effort="small", n_members=3, training=training, random_state=0).fit(X, y)
+    assert model.n_members_ == 2 + 3  # one of two settings in two folds
+    np.testing.assert_allclose(model.member_weights_, [0.25, 0.25, 1 / 6, 1 / 6, 1 / 6])
+    members = model.predict_members(X)
+    mean = 0.5 * (members[:2].mean(axis=0) + members[2:].mean(axis=0))
+    np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4, atol=1e-5)
+    errors = model.out_of_fold_prediction_ - y
+    assert np.sqrt(np.mean(errors**2)) < 0.5 * y.std()
+
+
+@pytest.mark.parametrize(("noise", "n_steps"), [(0.0, 200), (2.0, 60)])
+def test_more_steps_where_there_is_little_noise(noise, n_steps, monkeypatch):
+    steps = []
+    train = fitting._train_members
+
+    def recorded(config, group, members, max_steps, **options):
+        steps.append(max_steps)
+        return train(config, group, members, max_steps, **options)
+
+    monkeypatch.setattr(fitting, "_train_members", recorded)
+    monkeypatch.setattr(fitting, "_MUCH_NOISE", 0.8)  # of a trial of a few steps
+    X, y = draw(80, noise)
+    NeuralRegressor((16,), effort="small", training=NeuralTraining(**TRAINING)).fit(X, y)
+    assert steps == [60, n_steps, n_steps]
+
+
+def test_the_better_half_of_the_settings_is_trained_on():
+    problem = SimpleNamespace(row_weight=np.ones(6), folds=[np.arange(4), np.array([4, 5])])
+    errors = np.array([1.0, 1.0, 0.5, 0.2, np.nan, 0.1])  # of three settings
+    kept, noise = fitting._best_settings(problem, errors)
+    assert kept.tolist() == [0, 1]
+    assert noise == pytest.approx(np.sqrt((4 * 0.25 + 2 * 0.04) / 6))
+
+
+def test_more_folds_than_allowed_are_joined():
+    X, y = draw(40)
+    held_out = np.arange(40).reshape(4, 10)
+    folds = [(np.setdiff1d(np.arange(40), rows), rows) for rows in held_out]
+    estimator = NeuralRegressor(training=NeuralTraining(**TRAINING))
+    problem = build_problem(estimator, X, y, folds=folds)
+    assert [len(fold) for fold in problem.folds] == [20, 20]
+    for training, fold in zip(problem.training, problem.folds, strict=True):
+        np.testing.assert_array_equal(np.sort(np.append(training, fold)), np.arange(40))
+
+
+def test_few_anchors_predict_as_all_of_them():
+    X, y = draw(120, 0.3)
+    training = NeuralTraining(max_steps=200)
+    twin = TwinNeuralRegressor((16,), effort="small", training=training, random_state=0).fit(X, y)
+    of_all = twin.predict(X)
+    twin.condense_anchors(8)
+    assert len(twin.anchors_y_) == 8
+    assert np.sqrt(np.mean((twin.predict(X) - of_all) ** 2)) < 0.05 * of_all.std()
+
+
+def test_fold_members_is_a_bool():
+    training = NeuralTraining(fold_members=2)
+    with pytest.raises(TypeError, match="fold_members must be True or False"):
+        NeuralRegressor(training=training).fit(np.eye(6), np.arange(6.0))
