@@ -98,6 +98,7 @@ LONG_PAGES = {
         pytest.param(page, marks=pytest.mark.slow if page.name in LONG_PAGES else (), id=name(page))
         for page in PAGES
         if blocks(page, "python")
+        and page.name != "with-other-libraries.md"  # tests/test_clients.py
     ],
 )
 def test_python_blocks_run(page, empty_folder):
@@ -554,6 +555,7 @@ WITHOUT_PICTURE = {
     "reproduction-conclusions.md",
     "reproduction-tables.md",
     "saving.md",
+    "with-other-libraries.md",
 }
 
 

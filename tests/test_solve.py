@@ -432,3 +432,15 @@ def test_several_rows_where_the_given_one_reaches_the_goal(whole, estimator):
     assert found["reached"].all()
     assert found["distance"][0] == pytest.approx(0, abs=1e-9)
     assert (found["distance"].diff()[1:] >= 0).all()
+
+
+def test_intervals_at_a_maximum_are_extended_by_the_error_of_the_best_candidate(blend):
+    options = {"n": 2, "random_state": 0}
+    for goal, (worse, better) in {"max": (0, 1), "min": (1, 0)}.items():
+        found = solve(blend, goal, **options)
+        ends = found[["lower", "upper"]].to_numpy()
+        plain = blend.predict_interval(found[blend.feature_names_in_])
+        np.testing.assert_allclose(ends[:, better], plain[:, better], rtol=1e-6)
+        extended = (plain - ends)[:, worse] * (1 if goal == "max" else -1)
+        assert (extended > 0).all()
+        np.testing.assert_allclose(extended, extended[0], rtol=0.01)

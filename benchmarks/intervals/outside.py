@@ -10,30 +10,38 @@ All models are blends of four quick members. The kinds of trials are
 - *missing*: eight real tables of up to 300 training rows; of 100 test rows, each feature in turn is
   missing, and then 300 times two random ones. `median` is the error where it is replaced by the
   median of the training rows;
+- *optimum*: three proposals of `solve` for the maximum and the minimum of ten functions, by 60 rows
+  with 5 % or 30 % noise; covered are the true values;
 - *standard*: standard splits, rows like the training rows.
 
 Reported are the coverage of intervals of 80, 90 and 95 %, the mean width of those of 90 %, the
-mean negative logarithm of the density, and the root mean square error. Appends to
-`benchmarks/results/outside.csv` and writes `outside.md` beside it. The column `version` is a name
-for the code that is measured; the page compares `before` with `after`.
+mean negative logarithm of the density, and the root mean square error, `after` the widening and the
+completion were added, and `before`, that is without both. Appends to
+`benchmarks/results/outside.csv` and writes `outside.md` beside it.
 
-    python -m benchmarks.intervals.outside  # about an hour of one core
+    python -m benchmarks.intervals.outside  # about half an hour of one core
     python -m benchmarks.intervals.outside --kinds beyond --seeds 0
     python -m benchmarks.intervals.outside --only-table
 """
 
 import os
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+import pandas as pd
 from scipy.stats import spearmanr
 from sklearn.datasets import load_diabetes
 
 from benchmarks import frame
-from twinned import AutoTwinRegressor
+from twinned import AutoTwinRegressor, solve
 from twinned.datasets import load
 from twinned.exceptions import ShiftWarning
+from twinned.fitted.sampling import MetricProcess
+from twinned.fitted.twin import FittedTwin
+from twinned.search.forward import ForwardModel
 
 MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting:fast"]
 LEVELS, FARTHEST = (0.8, 0.9, 0.95), (0.15, 0.5, 2.0)
@@ -68,12 +76,41 @@ def kinks(x):
     return 4 * np.abs(x[0] - 0.4) + np.maximum(0, 5 * x[1] - 2) + 2 * (x[2] > 0.6) + x[3] * x[4]
 
 
+def peak(x):
+    return 5 * np.exp(-8 * (x[0] - 0.6) ** 2 - 6 * (x[1] - 0.3) ** 2) + x[2]
+
+
+def ripple(x):
+    return np.sin(9 * x[0]) + np.cos(7 * x[1]) + x[2] * x[3]
+
+
+def product(x):
+    return 6 * x[0] * x[1] * (1.2 - x[2]) * (x[3] + 0.3)
+
+
+def valley(x):
+    return x[2] - (1 - 2 * x[0]) ** 2 - 8 * (x[1] - x[0] ** 2) ** 2
+
+
+def basins(x):
+    a, b = 15 * x[0] - 5, 15 * x[1]
+    bowl = (b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2
+    return -(bowl + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a) + 10) / 50
+
+
 FUNCTIONS = {f.__name__: f for f in (waves, growth, friedman, saturation, kinks)}
+OPTIMA = FUNCTIONS | {f.__name__: f for f in (peak, ripple, product, valley, basins)}
 CUT = ["BH", "CS", "WN", "diabetes", "kin8nm"]
 MISSING = ["BC", "BH", "CS", "EE", "WN", "WSB", "YH", "diabetes"]
 STANDARD = ["bostonHousing", "concrete", "energy", "yacht", "wine-quality-red"]
-DATASETS = {"beyond": list(FUNCTIONS), "cut": CUT, "missing": MISSING, "standard": STANDARD}
-N_SEEDS = {"beyond": 4, "cut": 2, "missing": 1, "standard": 3}
+DATASETS = {
+    "beyond": list(FUNCTIONS),
+    "cut": CUT,
+    "missing": MISSING,
+    "optimum": list(OPTIMA),
+    "standard": STANDARD,
+}
+N_SEEDS = {"beyond": 4, "cut": 2, "missing": 1, "optimum": 1, "standard": 3}
 
 
 def read(name):
@@ -87,8 +124,8 @@ def read(name):
     return splits[f"{name}_X"].astype(float), splits[f"{name}_y"]
 
 
-def fit(X, y, seed):
-    return AutoTwinRegressor(members=MEMBERS, random_state=seed).fit(X, y)
+def fit(X, y, seed, members=MEMBERS):
+    return AutoTwinRegressor(members=members, random_state=seed).fit(X, y)
 
 
 def rate(model, X, y, rows, median=np.nan):
@@ -167,6 +204,26 @@ def measure_missing(dataset, seed):
     yield hide(pairs, np.tile(test, 3), "two")
 
 
+def measure_optimum(dataset, seed):
+    function, number = OPTIMA[dataset], list(OPTIMA).index(dataset)
+    rng, names = np.random.RandomState(number + 100 * seed), list("abcde")
+    X = pd.DataFrame(rng.uniform(size=(60, 5)), columns=names)
+    y = function(X.to_numpy().T)
+    y = y + [0.05, 0.3][number % 2] * y.std() * rng.normal(size=len(y))
+    model = fit(X, y, seed, MEMBERS[:3])
+    for goal in ("max", "min"):
+        found = solve(model, goal, n=3, random_state=seed)
+        truth = function(found[names].to_numpy().T)
+        covered = np.mean((found["lower"] <= truth) & (truth <= found["upper"]))
+        yield dict.fromkeys((column.split(":")[0] for column in COLUMNS[6:-1]), np.nan) | {
+            "rows": goal,
+            "n": len(found),
+            "coverage_90": covered,
+            "width": np.mean(found["upper"] - found["lower"]),
+            "rmse": np.sqrt(np.mean((found["predicted"] - truth) ** 2)),
+        }
+
+
 def measure_standard(dataset, seed):
     X, y = read(dataset)
     splits = np.load(Path(os.environ["TWINNED_DATA"]) / "uci_standard_splits.npz")
@@ -180,9 +237,23 @@ def measure(version, kind, dataset, seed):
         "beyond": measure_beyond,
         "cut": measure_cut,
         "missing": measure_missing,
+        "optimum": measure_optimum,
         "standard": measure_standard,
     }[kind]
-    return list(function(dataset, seed))
+    with ExitStack() as stack:
+        if version == "before":
+            stack.enter_context(patch.object(MetricProcess, "held_out_std", lambda *_: None))
+            stack.enter_context(patch.object(FittedTwin, "find_incomplete", all_complete))
+            stack.enter_context(patch.object(ForwardModel, "extend_by_selection", unchanged))
+        return list(function(dataset, seed))
+
+
+def all_complete(_, queries):
+    return np.zeros(len(queries), dtype=bool)
+
+
+def unchanged(_, ends, *__):
+    return ends
 
 
 def summary(runs):
@@ -226,7 +297,7 @@ BENCHMARK = frame.Benchmark(
     summary=summary,
     trial=("version", "kind", "dataset", "seed"),
     axes={
-        "version": ["after"],
+        "version": ["before", "after"],
         "seed": max(N_SEEDS.values()),
         "kind": list(DATASETS),
         "dataset": sorted({name for names in DATASETS.values() for name in names}),

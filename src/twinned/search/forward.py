@@ -20,6 +20,7 @@ from twinned.rows.validation import target_names
 
 # Networks are compiled for each number of rows, so that all predictions are of such numbers.
 _MULTIPLE = 16
+_N_SAMPLES = 1000  # joint ones of candidates
 
 
 def require_twin(model: object) -> TwinMethods:
@@ -107,6 +108,22 @@ class ForwardModel:
     def predict_interval(self, rows: Floats, confidence: float) -> Floats:
         """(row, output, 2): ends of prediction intervals."""
         return self._of_predictions(rows, lambda prediction: prediction.interval(confidence))
+
+    def extend_by_selection(
+        self, ends: Floats, candidates: Floats, output: int, direction: int
+    ) -> Floats:
+        """(row, 2): ends of intervals of the best among candidates, which may be luck.
+
+        The worse end is moved by the mean error of the best candidate, over joint samples.
+        """
+        fitted, extended = self.fitted[output], ends.copy()
+        joint = predict_in_batch(fitted, candidates, self.batch).joint
+        samples = joint.sample(_N_SAMPLES, np.random.RandomState(0))
+        best = np.argmax(direction * samples, axis=1)
+        excess = np.mean(samples[np.arange(len(samples)), best] - joint.mean[best])
+        worse = 0 if direction > 0 else 1
+        extended[:, worse] = fitted.target.invert(fitted.target.apply(ends[:, worse]) - excess)
+        return extended
 
     def probability(self, rows: Floats, low: float, high: float) -> Floats:
         """(row, output, 1): probability that a measurement is between two values."""

@@ -78,8 +78,7 @@ def solve(
         With it, the prediction interval of this confidence must be within the wanted range, not
         only the prediction: its lower end must be at least 60 for `">= 60"`, and is maximized by
         `"max"`. If a number is wanted, it only sets the interval of the result. The model must be
-        calibrated, as an `AutoTwinRegressor` is. Intervals at a maximum or minimum are too
-        optimistic, as the row is chosen by its prediction.
+        calibrated, as an `AutoTwinRegressor` is.
     batch : str, default=None
         Batch in which rows are to be measured, for a model with batches.
     random_state : int, RandomState or None, default=None
@@ -90,11 +89,12 @@ def solve(
     DataFrame with a row for each solution, the best first, and the columns of the features; the
     change of each from `near`, or else from the nearest known row, as `change of …`; `anchor`, the
     label or number of the nearest known row; `predicted`; of a calibrated model `lower` and
-    `upper`, the ends of the interval of `confidence` or 0.9, and `probability`, that a measurement
-    is within the wanted range; `applicable`, as in `applicability`; `distance` of the changes in
-    the learned metric; and `reached`, whether the target is reached. With several targets, names
-    such as `predicted` end with `_` and the name of the target. A result that is called like an
-    input has `_` after its name.
+    `upper`, the ends of the interval of `confidence` or 0.9, of which the worse one of a maximum or
+    minimum is extended, as the row is chosen by its prediction, and `probability`, that a
+    measurement is within the wanted range; `applicable`, as in `applicability`; `distance` of the
+    changes in the learned metric; and `reached`, whether the target is reached. With several
+    targets, names such as `predicted` end with `_` and the name of the target. A result that is
+    called like an input has `_` after its name.
 
     Numeric columns of which all known values are whole stay whole, and categories are those of
     known rows or of `near` with one category changed.
@@ -144,9 +144,13 @@ def solve(
         message = "No row was found that reaches the target; the closest ones are returned."
         warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
     chosen = select_different(rows / space.width, order, n, _GAP)
-    return _tabulate(
-        forward, space, goals, origin, rows[chosen], is_reached[chosen], confidence or _CONFIDENCE
-    )
+    level = confidence or _CONFIDENCE
+    intervals = forward.predict_interval(rows[chosen], level) if forward.has_intervals else None
+    for output, direction in zip(goals.outputs, goals.direction, strict=True):
+        if intervals is not None and direction:
+            ends = intervals[:, output]
+            intervals[:, output] = forward.extend_by_selection(ends, rows, output, direction)
+    return _tabulate(forward, space, goals, origin, rows[chosen], is_reached[chosen], intervals)
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -282,7 +286,7 @@ def _order(forward, goals, origin, rows, ends):
 # --- result ---------------------------------------------------------------------------------------
 
 
-def _tabulate(forward, space, goals, origin, rows, is_reached, confidence):
+def _tabulate(forward, space, goals, origin, rows, is_reached, intervals):
     """The table of solutions; results get names that no input has."""
     nearest = forward.distances(rows, forward.known).argmin(axis=1)
     before = forward.known[nearest] if origin is None else np.tile(origin, (len(rows), 1))
@@ -299,7 +303,6 @@ def _tabulate(forward, space, goals, origin, rows, is_reached, confidence):
     labels = forward.anchor_labels
     results["anchor"] = nearest if labels is None else [labels[i] for i in nearest]
     predicted = forward.predict(rows)
-    intervals = forward.predict_interval(rows, confidence) if forward.has_intervals else None
     for output, name in enumerate(forward.target_names):
         end = f"_{name}" if len(forward.target_names) > 1 else ""
         results[f"predicted{end}"] = predicted[:, output, 0]
