@@ -6,8 +6,6 @@ minutes. Results: `benchmarks/results/accuracy_neural.csv` and `.md`.
 
     python -m benchmarks.accuracy.accuracy_neural --models twin:thorough twin:balanced --jobs 16
     python -m benchmarks.accuracy.accuracy_neural --models catboost           # on a CPU
-    python -m benchmarks.accuracy.accuracy_neural --models twin:balanced:1600 \\
-        --output benchmarks/results/accuracy_neural_steps.csv        # another number of steps
 """
 
 import time

@@ -7,21 +7,24 @@ no correct response, where memory has grown by more than 5 % since the first min
 descriptors or threads have grown.
 
     python -m benchmarks.service.serve_soak --minutes 30
+    python -m benchmarks.service.serve_soak --minutes 2 --rate 400     # times at another rate
 """
 
 import asyncio
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import frame
-from benchmarks.service.serve_load import serve
-from twinned import TwinRegressor
+from twinned import TwinRegressor, save
 from twinned.datasets import make_rcl
 
 KINDS = ["good"] * 14 + ["bad"] * 3 + ["slow", "aborted", "left"]
@@ -30,6 +33,19 @@ WARM_UP_SECONDS = 60.0
 SAMPLE_SECONDS = 10.0
 MAX_GROWTH = 0.05
 SLACK = 40  # connections and pool threads that are open by chance when a sample is taken
+
+
+@contextmanager
+def serve(model):
+    """Serve a model in a process of its own; yield its port and the number of the process."""
+    with tempfile.TemporaryDirectory() as folder:
+        save(model, Path(folder) / "m.twin")
+        command = [sys.executable, "-u", "-m", "twinned.app.cli", "serve", f"{folder}/m.twin"]
+        with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as run:
+            try:
+                yield int(run.stdout.readline().split()[0].rsplit(":", 1)[1]), run.pid
+            finally:
+                run.terminate()
 
 
 def request(body):
