@@ -4,7 +4,7 @@ All models are blends of four quick members. The kinds of trials are
 
 - *beyond*: five generated functions of six features, 160 training rows with 5 % noise; of the test
   rows, one to three of the five features that matter are beyond the range of the training rows by
-  up to 0.15, 0.5 or 2 times the range. The form of the widening was chosen on `waves` and `growth`;
+  up to 0.15, 0.5 or 2 times the range. The widening was chosen on `waves`, `growth` and `friedman`;
 - *cut*: five real tables without the fifth of the rows with the largest values of the feature of
   the largest rank correlation with y, which are the test rows, and a fifth of the others;
 - *missing*: eight real tables of up to 300 training rows; of 100 test rows, each feature in turn is
@@ -46,7 +46,6 @@ from twinned.search.forward import ForwardModel
 MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting:fast"]
 LEVELS, FARTHEST = (0.8, 0.9, 0.95), (0.15, 0.5, 2.0)
 N_FUNCTION, N_REAL, N_TEST, N_FEATURES = 160, 300, 100, 6
-CHOSEN = ["waves", "growth"]
 COLUMNS = [
     "version", "kind", "dataset", "seed", "rows", "n",
     *(f"coverage_{100 * p:g}:.4f" for p in LEVELS),

@@ -32,6 +32,9 @@ SPREAD_FACTOR = 2.0
 MAX_KNOWN = 1000  # known rows by which the process is conditioned
 _JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude
 _ROWS_PER_BLOCK = 1000
+# Variance of the slope of a trend beyond the known rows, for length scales of 1
+# (`benchmarks/intervals/outside.py`).
+TREND = 0.1
 
 
 class MetricProcess:
@@ -47,6 +50,8 @@ class MetricProcess:
         self.n_known: int = len(known_rows)
         self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
         self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
+        self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
+        self.high: Floats = np.fmax.reduce(known_rows)
         covariance = _kernel(self.scaled, self.scaled)
         covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
         self.factor: Floats = np.linalg.cholesky(covariance)
@@ -58,7 +63,9 @@ class MetricProcess:
     def std(self, features: Floats) -> Floats:
         """(row,): standard deviation of y at rows with these encoded features.
 
-        A category that no known row has is as far from the others as these are from each other.
+        A category that no known row has is as far from the others as these are from each other. A
+        feature beyond the range of the known rows adds the variance of a trend, which grows with
+        the square of the distance, as the process itself returns to its mean.
         """
         std, inverse = np.empty(len(features)), self.metric.length_scales**-2.0
         for rows in gen_batches(len(features), _ROWS_PER_BLOCK):
@@ -71,7 +78,9 @@ class MetricProcess:
             covariance = _kernel(self.scaled, scaled, new)
             explained = solve_triangular(self.factor, covariance, lower=True)
             remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
-            std[rows] = np.sqrt(remaining + self.metric.noise)
+            excess = features[rows] - np.clip(features[rows], self.low, self.high)
+            trend = TREND * np.nan_to_num(excess / self.metric.length_scales) ** 2
+            std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
         return std
 
     def held_out_std(self, features: Floats, folds: Folds) -> Floats:

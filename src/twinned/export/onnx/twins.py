@@ -21,7 +21,7 @@ from twinned.export.model_parts import (
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
-from twinned.fitted.sampling import LEAST_VARIANCE
+from twinned.fitted.sampling import LEAST_VARIANCE, TREND
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
@@ -222,7 +222,14 @@ class AnchorGraph:
             squares = squares + is_new * np.mean(inverse_lengths[columns] ** 2)
         explained = regressors.add_matern(squares) @ np.linalg.inv(process.factor).T
         remaining = 1.0 - (explained * explained).sum(-1, keepdims=True)
-        return [(remaining.apply("Max", LEAST_VARIANCE) + process.metric.noise).apply("Sqrt")]
+        features = query.columns(range(schema.n_encoded))
+        if isinstance(self._fitted.model, NeuralDifferenceModel):
+            features = _scaled(self._fitted.model.scale, features, schema.n_encoded)
+        excess = features - features.apply("Max", process.low).apply("Min", process.high)
+        excess = (excess * inverse_lengths).fill_nan(0.0)
+        trend = (excess * excess).sum(-1, keepdims=True) * TREND
+        variance = remaining.apply("Max", LEAST_VARIANCE) + process.metric.noise + trend
+        return [variance.apply("Sqrt")]
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
         """(anchor,) distances of a query, on the features that the twin searches neighbors by.
