@@ -31,8 +31,9 @@ class FakeNetwork:
         self.__dict__.update(options)
         return self
 
-    def fit(self, *arguments):
-        assert len(arguments) == 5  # X, y, sample_weight, X_val, y_val
+    with_strategies = set_params
+
+    def fit(self, X, y, *, X_val, y_val):
         self.clock.now += 1.0 + self.random_state + 7.0 * (not self.clock.fits)
         self.clock.fits.append((self.random_state, self.max_epochs))
 
