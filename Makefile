@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser test-chem lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-clients test-browser test-chem lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -118,6 +118,10 @@ dist: $(VENV)/.release  ## build the wheel and the source package, and check the
 workflows: $(VENV)/.release  ## check the workflows
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+
+test-clients: $(VENV)/.test  ## the page "With other libraries" with all of them
+	$(PIP) -e '.[test,clients]'
+	$(BIN)/python -m pytest tests/test_clients.py
 
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."

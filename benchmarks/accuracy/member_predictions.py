@@ -32,6 +32,7 @@ from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import (
     AUTO,
+    NETWORK_ANCHORS,
     POWER,
     CrossFittedMember,
     FitSettings,
@@ -141,6 +142,8 @@ def predict_networks(problems):
     for own, ensemble in zip(problems, ensembles, strict=True):
         estimator = own.estimator
         estimator.set_networks(own.problem, ensemble)
+        if estimator.is_twin:
+            estimator.condense_anchors(NETWORK_ANCHORS)
         estimator.n_features_in_ = own.test.shape[1]
         predictions.append(
             MemberPredictions(

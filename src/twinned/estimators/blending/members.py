@@ -25,6 +25,7 @@ from twinned.models.base_estimator import (
     check_base_estimator,
     set_unset_seeds,
 )
+from twinned.models.learned_metric import MetricCache
 from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features
 from twinned.pairing.differences import difference
@@ -41,7 +42,7 @@ _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
 _LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
-_NETWORK_ANCHORS = 32  # of a neural twin
+NETWORK_ANCHORS = 32  # of a neural twin
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -53,6 +54,7 @@ class FitSettings:
     memory_limit: int | str | None = None
     n_jobs: int | None = None
     tree_effort: str = "balanced"  # of the tree twin, instead of "balanced"
+    learn: MetricCache = field(default_factory=MetricCache)  # relevance of features of networks
     # features of members with selected ones, by the fold that does not select them
     important: dict[int, Indices] = field(default_factory=dict)
     # columns with counts of the fragments of molecules, which other members do not have
@@ -415,23 +417,23 @@ def fit_member(
     bounds = rows.bounds
     weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
     y = rows.y if imputed is None else imputed
+    options: dict[str, Any] = {"learn": settings.learn} if spec.has_threads else {}
     if spec.name in ("extra_trees", "boosting"):
         y = round_for_sums(y)
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
-        estimator.fit_with_folds(
-            features, y, weight, rows.folds, y_lower=bounds.lower, y_upper=bounds.upper
-        )
+        options |= {"y_lower": bounds.lower, "y_upper": bounds.upper}
+        estimator.fit_with_folds(features, y, weight, rows.folds, **options)
     elif bounds is not None and isinstance(estimator, TwinRegressor):
         estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
     elif bounds is None and spec.one_fit:
-        estimator.fit_with_folds(features, y, weight, rows.folds)
+        estimator.fit_with_folds(features, y, weight, rows.folds, **options)
     elif weight is not None and has_fit_parameter(estimator, "sample_weight"):
         estimator.fit(features, y, sample_weight=weight)
     else:
         estimator.fit(features, y)
     if spec.name == "neural_twin":  # pairs with all anchors would take most of a prediction's time
-        estimator.condense_anchors(_NETWORK_ANCHORS)
+        estimator.condense_anchors(NETWORK_ANCHORS)
     return FittedMember(spec.label, estimator, preparation)
 
 
