@@ -50,7 +50,6 @@ from benchmarks.accuracy.tables import GENERATED, load_table
 from paper.data import load_arrays
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.datasets import KEYS
-from twinned.rows.batches import BatchOffsets
 
 N_TRAIN, N_BATCHES, N_NEW, N_GENERATED = 160, 16, 4, 1000
 SPREADS, KNOWN, N_CHOICES = (1.0, 0.0, 0.3, 3.0), (1, 3, 10), 5
@@ -164,6 +163,34 @@ class BoostingWithCategory(Boosting):
         return X.assign(batch_=pd.Categorical(batch, self.names_))
 
 
+class ShrunkMeans:
+    """Mean residuals of batches, shrunk by the variances within and between batches."""
+
+    def __init__(self, residual, batch):
+        frame = pd.DataFrame({"residual": residual, "batch": batch})
+        self.frame = frame
+        groups = frame.groupby("batch")["residual"]
+        counts = groups.count()
+        means = groups.mean()
+        within = ((frame["residual"] - groups.transform("mean")) ** 2).sum()
+        self.within = within / max(1, len(frame) - len(means))
+        weight = counts / max(self.within, 1e-300)  # the method of DerSimonian and Laird
+        excess = np.sum(weight * (means - np.average(means, weights=weight)) ** 2) - len(means) + 1
+        divisor = weight.sum() - np.sum(weight**2) / weight.sum()
+        self.between = max(0.0, excess / divisor)
+
+    def offsets(self, batch, residual=(), own_batch=()):
+        """Those of rows, with further residuals."""
+        added = pd.DataFrame({"residual": residual, "batch": own_batch})
+        groups = pd.concat([self.frame, added]).groupby("batch")["residual"]
+        means = groups.mean()
+        counts = groups.count()
+        variance = self.between + self.within / counts
+        center = np.average(means, weights=1 / np.maximum(variance, 1e-300))
+        shrunk = center + self.between / np.maximum(variance, 1e-300) * (means - center)
+        return shrunk.reindex(batch).to_numpy()
+
+
 class ShiftedBoosting:
     """Gradient boosting whose predictions of a batch are shifted by residuals of its known rows."""
 
@@ -172,29 +199,24 @@ class ShiftedBoosting:
 
     def fit(self, X, y, batch):
         make = BoostingWithCategory if self.kind == "category" else Boosting
-        names, codes = np.unique(batch, return_inverse=True)
         offsets = np.zeros(len(y))
         if self.kind == "intercepts":
-            first = BatchOffsets.estimate(list(names), y, codes, None, True)
-            offsets = first.offsets[codes]
+            offsets = ShrunkMeans(y, batch).offsets(batch)
         for _ in range(3 if self.kind == "intercepts" else 1):
             residual = np.empty(len(y))
             for train, test in KFold(5, shuffle=True, random_state=0).split(X):
                 model = make().fit(X.iloc[train], y[train], batch[train], offsets[train])
                 residual[test] = y[test] - model.predict(X.iloc[test])
-            self.batches_ = BatchOffsets.estimate(list(names), residual, codes, None, True)
+            self.batches_ = ShrunkMeans(residual, batch)
             if self.kind == "intercepts":
-                offsets = self.batches_.offsets[codes]
+                offsets = self.batches_.offsets(batch)
         self.model_ = make().fit(X, y, batch, offsets)
         return self
 
     def predict_new(self, known, X, batch):
         known_X, known_y, known_batch = known
         residual = known_y - self.model_.predict(known_X)
-        variance = np.full(len(residual), self.batches_.within**2)
-        batches, _ = self.batches_.add(list(known_batch), residual, variance)
-        offsets = dict(zip(batches.names, batches.offsets, strict=True))
-        return self.model_.predict(X) + np.array([offsets[name] for name in batch]), None
+        return self.model_.predict(X) + self.batches_.offsets(batch, residual, known_batch), None
 
 
 class BatchProcess:

@@ -654,3 +654,8 @@ def test_citation_has_the_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {twinned.__version__}\n" in citation
     assert twinned.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_figures_of_molecules_match_the_results():
+    page = cells((ROOT / "docs/molecules.md").read_text("utf-8").split("\n## Accuracy")[1])
+    assert page == cells((ROOT / "benchmarks/results/molecules.md").read_text("utf-8"))

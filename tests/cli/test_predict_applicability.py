@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,7 @@ def test_one_definition_of_outside(tmp_path):
     assert "2 of 9 rows are outside of the known rows" in warned
     assert "the confidence of their intervals does not hold" in warned
     assert "'new' was not among the categories at fit" in warned
+    assert re.search("1 of 9 values of a are beyond the known ones, .* such as 9", warned)
     result = CliRunner().invoke(app, [*command, "--applicability"])
     labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
     assert labels.iloc[[0, 7, 8]].tolist() == ["edge", "outside", "outside"]
@@ -75,3 +77,19 @@ def test_rows_of_new_groups_are_compared_with_groups(tmp_path, monkeypatch, opti
     result = CliRunner().invoke(app, ["predict", "m.twin", "new.csv", "--applicability"])
     labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
     assert (labels == "outside").mean() < 0.25
+
+
+def test_an_empty_cell_and_a_negative_area_are_marked(tmp_path):
+    """A missing value that no known row has is named, and a new sign is outside."""
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame({"area": rng.uniform(10, 200, 60), "rooms": rng.randint(1, 6, 60) * 1.0})
+    blend = twinned.AutoTwinRegressor(members=["ridge"], random_state=0)
+    twinned.save(blend.fit(X, X["area"] + X["rooms"]), tmp_path / "model.twin")
+    pd.DataFrame({"area": [-5.0, 50.0], "rooms": [2.0, np.nan]}).to_csv(tmp_path / "new.csv")
+    paths = [str(tmp_path / name) for name in ("model.twin", "new.csv")]
+    result = CliRunner().invoke(app, ["predict", *paths, "--interval", ".9"])
+    assert "1 of 2 values of area are beyond the known ones" in result.stderr
+    assert "1 of 2 rows have no value of rooms, but all known rows have one" in result.stderr
+    labels = pd.read_csv(io.StringIO(result.stdout))["applicability"].tolist()
+    assert labels[0] == "outside"
+    assert labels[1] != "inside"

@@ -1,10 +1,12 @@
 """Batches of rows with unknown offsets: estimates, predictions, intervals and new batches."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import approx_fprime
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
@@ -18,9 +20,14 @@ from twinned import (
     TwinRegressor,
     cross_conformal,
 )
+from twinned.batches.deviation import Deviation
+from twinned.batches.deviation import _Likelihood as deviation_likelihood
+from twinned.batches.effects import BatchEffects
+from twinned.batches.joint import JointProcess
+from twinned.batches.joint import _Likelihood as joint_likelihood
 from twinned.exceptions import UnknownBatchWarning
-from twinned.models.batches import estimate_offsets
-from twinned.rows.batches import BatchOffsets, batch_labels
+from twinned.models.gaussian_process import kernel_of_rows
+from twinned.rows.batches import batch_labels
 
 MEMBERS = ["ridge", "gp_matern"]
 TREES = ExtraTreesRegressor(5, random_state=0)
@@ -45,28 +52,90 @@ def blend():
     return AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y, batch=batch)
 
 
-def test_offsets_of_least_squares_are_those_of_a_slow_version():
-    X, y, batch, _ = make_table(40, 3)
-    names, codes = np.unique(batch, return_inverse=True)
-    fast = estimate_offsets(X, y, list(names), codes, None, False)
-    # the same by a Gaussian process with the learned scales and a batch effect of large variance
-    from twinned.models.gaussian_process import fit_gaussian_process
+def dense_posterior(effects, features, codes):
+    """Mean and covariance of deviations by one Gaussian process of all known rows."""
+    deviation = effects.deviation
+    known, queries = deviation.scaled(effects.features), deviation.scaled(features)
 
-    first = BatchOffsets.estimate(list(names), y, codes, None, False)
-    process = fit_gaussian_process(X, first.remove(y, codes), max_rows=2000, random_state=0)
-    second = None
-    for _ in range(2):
-        same = codes[:, None] == codes
-        covariance = process.correlation(X, X) + process.noise * np.eye(len(y))
-        design = np.eye(3)[codes]
-        inverse = np.linalg.inv(covariance)
-        second = np.linalg.solve(design.T @ inverse @ design, design.T @ inverse @ y)
-        rest = y - second[codes]
-        process = fit_gaussian_process(X, rest, max_rows=2000, similar=process, random_state=0)
-        assert same.any()
-    np.testing.assert_allclose(
-        fast.means - fast.means.mean(), second - second.mean(), atol=0.02 * first.within
-    )
+    def covariance(first, first_codes, second, second_codes):
+        same = first_codes[:, None] == second_codes
+        return same * (deviation.covariance(first, second) + deviation.between)
+
+    noise = deviation.noise * effects.noise_ratio[effects.codes] / effects.weight
+    own = covariance(known, effects.codes, known, effects.codes) + np.diag(noise)
+    cross = covariance(queries, codes, known, effects.codes)
+    mean = effects.center + cross @ np.linalg.solve(own, effects.residual - effects.center)
+    explained = cross @ np.linalg.solve(own, cross.T)
+    return mean, covariance(queries, codes, queries, codes) - explained
+
+
+def make_effects(kind):
+    rng = np.random.RandomState(0)
+    codes = np.repeat(np.arange(6), [1, 4, 8, 10, 12, 20])
+    features = rng.normal(size=(len(codes), 2))
+    slopes = 0.0 if kind == "offset" else rng.normal(size=6)[codes] * features[:, 0]
+    residual = rng.normal(size=6)[codes] * 2 + slopes + 0.3 * rng.normal(size=len(codes))
+    names, start = [str(code) for code in range(6)], Deviation(np.zeros(2), np.ones(2))
+    rows = start, features, residual, codes, rng.uniform(0.5, 2.0, len(codes))
+    return BatchEffects.estimate(names, *rows, shrinks=True, kind=kind)
+
+
+@pytest.mark.parametrize("kind", ["offset", "function", "auto"])
+def test_deviations_are_those_of_a_process_of_all_rows(kind):
+    effects = make_effects(kind)
+    assert effects.deviation.is_constant == (kind == "offset")
+    rng = np.random.RandomState(1)
+    features, codes = rng.normal(size=(12, 2)), np.arange(12) % 7 - 1
+    mean, expected = dense_posterior(effects, features, codes)
+    found = effects.of_rows(features, codes)
+    np.testing.assert_allclose(found[0], mean, atol=1e-6)
+    np.testing.assert_allclose(found[1] ** 2, np.diag(expected), atol=1e-6)
+    np.testing.assert_allclose(effects.covariance(features, codes), expected, atol=1e-6)
+    paired = effects.paired_covariance(features[1:], codes[1:], features[:1], codes[:1])
+    np.testing.assert_allclose(paired, expected[1:, 0], atol=1e-6)
+    own_mean, own_std = effects.without_own()
+    for row in (0, 3, 20, 50):
+        others = np.arange(len(effects.codes)) != row
+        names = ("features", "codes", "residual", "weight")
+        kept = replace(effects, **{name: getattr(effects, name)[others] for name in names})
+        mean, variance = dense_posterior(kept, effects.features[[row]], effects.codes[[row]])
+        np.testing.assert_allclose(own_mean[row], mean[0], atol=1e-6)
+        np.testing.assert_allclose(own_std[row] ** 2, variance[0, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("is_free", [False, True])
+def test_first_estimates_are_those_without_each_row(is_free):
+    rng = np.random.RandomState(0)
+    X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 5
+    weight = rng.uniform(0.5, 2.0, 40)
+    deviation = Deviation(np.zeros(2), np.ones(2), 0.3, 0.5, 1.5, 0.2, 0.7)
+    found = JointProcess(deviation, 1.3, is_free).leave_one_out(X, y, codes, weight)
+    large = 1e6  # the variance of what has any size
+    common = 1.3 * kernel_of_rows("matern", X, X)[0] + (0.0 if is_free else large)
+    own = deviation.covariance(X, X) + (large if is_free else deviation.between)
+    own = own * (codes[:, None] == codes)
+    total, others = common + own + np.diag(deviation.noise / weight), np.arange(1, 40)
+    solved = np.linalg.solve(total[np.ix_(others, others)], y[others])
+    expected = [part[0, others] @ solved for part in (own, common)]
+    np.testing.assert_allclose([part[0] for part in found], expected, atol=1e-4)
+
+
+def test_gradients_of_the_likelihoods():
+    rng = np.random.RandomState(0)
+    X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 6
+    weight, start = rng.uniform(0.5, 2.0, 40), rng.normal(size=8) * 0.3
+    by_batch, free = deviation_likelihood(X, y, codes, weight), np.ones(4, bool)
+    cases = [(lambda values: by_batch.negative(values, free), start[:4])]
+    for is_free in (False, True):
+        joint = joint_likelihood(X, y, codes, weight, is_free, False)
+        parts = np.append(np.ones(7, bool), not is_free), X, y, codes, weight
+        cases.append((lambda values, j=joint, p=parts: j.negative(values, *p), start))
+    for function, values in cases:
+        numeric = approx_fprime(values, lambda at, f=function: f(at)[0], 1e-6)
+        gradient = function(values)[1]
+        used = gradient != 0
+        assert used.sum() >= len(values) - 1
+        np.testing.assert_allclose(gradient[used], numeric[used], atol=1e-4)
 
 
 def test_true_offsets_are_found(blend):
@@ -118,7 +187,7 @@ def test_offsets_of_no_batches_are_shrunk_to_zero():
     X, y, batch, _ = make_table(120, 6, spread=0.0, noise=0.3)
     model = AutoTwinRegressor(members=MEMBERS, random_state=0)
     offsets = model.fit(X, y, batch=batch).batch_offsets_["offset"]
-    assert np.abs(offsets).max() < 0.1
+    assert np.abs(offsets).max() < 0.13
     twin = TwinRegressor(TREES, random_state=0).fit(X, y, batch=batch)
     assert np.abs(twin.batch_offsets_["offset"]).max() > np.abs(offsets).max()
 
@@ -143,23 +212,102 @@ def test_a_new_batch_needs_a_few_anchors(kind, blend):
     assert after < 1.3 * again_error
 
 
+def make_functions(n_rows=200, n_batches=8, seed=0):
+    """Rows of batches whose slopes and curvatures differ."""
+    X, y, batch, _ = make_table(n_rows, n_batches, spread=1.0, seed=seed)
+    own = np.random.RandomState(seed).normal(size=(2, n_batches))
+    codes = np.unique(batch, return_inverse=True)[1]
+    return X, y + own[0, codes] * X[:, 0] + own[1, codes] * np.sin(3 * X[:, 1]), batch
+
+
+@pytest.fixture(scope="module")
+def functions():
+    X, y, batch = make_functions()
+    rows = np.flatnonzero(batch != "lab 7")
+    return AutoTwinRegressor(members=MEMBERS, random_state=0).fit(
+        X[rows], y[rows], batch=batch[rows]
+    )
+
+
 @pytest.mark.parametrize("steps", [1, 2])
-def test_added_anchors_correct_the_predictions_near_them(steps, blend, tmp_path):
-    X, _, _, _ = make_table()
-    rng = np.random.RandomState(3)
-    new = rng.uniform(1.5, 2.5, (40, X.shape[1]))  # beyond the training rows
-    truth = blend.predict(new) + np.sin(2 * new[:, 0]) + 5.0
-    model = blend
-    for part in np.array_split(np.arange(20), steps):
-        model = model.add_anchors(new[part], truth[part], batch="new")
-    residual = truth[20:] - blend.predict(new[20:])
-    after = rmse(model.predict(new[20:], batch="new"), truth[20:])
-    assert after < 0.6 * np.std(residual)  # an offset alone leaves the standard deviation
-    far = model.predict(X, batch="lab 1") - blend.predict(X, batch="lab 1")
-    assert np.abs(far).max() < 0.5 * np.std(residual)
+def test_a_few_rows_of_a_new_batch_show_its_deviation(steps, functions, tmp_path):
+    assert not functions.fitted_.batches.deviation.is_constant
+    X, y, batch = make_functions()
+    X_new, y_new = X[batch == "lab 7"], y[batch == "lab 7"]
+    model = functions
+    for part in np.array_split(np.arange(12), steps):
+        model = model.add_anchors(X_new[part], y_new[part], batch="lab 7")
+    errors = y_new[12:] - functions.predict(X_new[12:])
+    after = rmse(model.predict(X_new[12:], batch="lab 7"), y_new[12:])
+    assert after < 0.6 * np.std(errors)  # a constant leaves the standard deviation
+    other = model.predict(X, batch="lab 1") - functions.predict(X, batch="lab 1")
+    assert np.abs(other).max() < 0.1 * np.std(errors)
     twinned.save(model, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
-    np.testing.assert_array_equal(loaded.predict(new, batch="new"), model.predict(new, batch="new"))
+    for label in ("lab 7", "lab 1", None):
+        expected = model.predict_interval(X, batch=label)
+        np.testing.assert_array_equal(loaded.predict_interval(X, batch=label), expected)
+
+
+def test_functions_are_better_than_constants_where_batches_differ_in_shape(functions):
+    X, y, batch = make_functions()
+    rows, test = np.arange(150), np.arange(150, 200)
+    errors = {}
+    for kind in ("offset", "function", "auto"):
+        model = clone(functions).set_params(batch_effect=kind)
+        model.fit(X[rows], y[rows], batch=batch[rows])
+        errors[kind] = rmse(model.predict(X[test], batch=batch[test]), y[test])
+        assert 0.6 < model.batch_errors_["known"] / errors[kind] < 1.6
+    assert errors["auto"] == errors["function"] < 0.7 * errors["offset"]
+
+
+def test_explanations_of_functions_add_up(functions):
+    X, _, _ = make_functions()
+    table = functions.explain(X[:4], 3, adjustments=True, batch="lab 0")
+    total = table.groupby("query")[["weight", "estimate"]].apply(
+        lambda own: float(own["weight"] @ own["estimate"])
+    )
+    np.testing.assert_allclose(total, functions.predict(X[:4], batch="lab 0"), atol=1e-9)
+    shown = table[table["anchor"] >= 0]
+    by_feature = shown[["x0", "x1", "x2"]].sum(axis=1)
+    np.testing.assert_allclose(by_feature, shown["difference"] - shown["offset"], atol=1e-8)
+
+
+def test_draws_of_a_batch_have_its_errors_in_common(functions):
+    X = np.array([0.8, 0.8, 0.0]) + np.random.RandomState(5).uniform(-0.05, 0.05, (3, 3))
+    rows = np.concatenate([X, X])
+    batch = ["new"] * 3 + ["other"] * 3
+    with pytest.warns(UnknownBatchWarning):
+        joint = functions.predict_distribution(rows, batch=batch).joint
+    assert joint.correlation[0, 1] > 0.2 + joint.correlation[0, 4]
+    np.linalg.cholesky(joint.correlation + 1e-8 * np.eye(6))
+    samples = functions.sample(rows, 4000, random_state=0, batch=batch)
+    np.testing.assert_allclose(np.corrcoef(samples.T), joint.correlation, atol=0.08)
+
+
+@pytest.mark.parametrize("kind", ["offset", "function"])
+def test_a_constant_moves_the_deviation_of_its_batch_alone(kind):
+    X, y, batch = make_functions(100, 5)
+    twin = TwinRegressor(TREES, batch_effect=kind, random_state=0)
+    moved_y = y + 50.0 * (batch == "lab 1")
+    before = clone(twin).fit(X, y, batch=batch).predict(X, batch=batch)
+    after = clone(twin).fit(X, moved_y, batch=batch).predict(X, batch=batch)
+    tolerance = 1e-9 if kind == "offset" else 1e-5
+    np.testing.assert_allclose(after - before, 50.0 * (batch == "lab 1"), atol=tolerance)
+
+
+def test_the_noise_of_a_batch_is_its_own():
+    X, y, batch, _ = make_table(300, 6)
+    noisy = batch == "lab 3"
+    y = y + 0.5 * np.random.RandomState(1).normal(size=300) * noisy
+    fit = np.arange(300) < 200
+    model = AutoTwinRegressor(members=MEMBERS, random_state=0)
+    model.fit(X[fit], y[fit], batch=batch[fit])
+    low, high = model.predict_interval(X[~fit], batch=batch[~fit]).T
+    covered = (low <= y[~fit]) & (y[~fit] <= high)
+    assert np.mean((high - low)[noisy[~fit]]) > 2.5 * np.mean((high - low)[~noisy[~fit]])
+    assert covered[noisy[~fit]].mean() > 0.7
+    assert 0.8 < covered[~noisy[~fit]].mean() < 0.98
 
 
 def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
@@ -371,28 +519,3 @@ def test_a_batch_of_one_row_is_allowed():
 def test_labels_of_batches():
     assert batch_labels(pd.Series([1, 2, 3]), 3) == ["1", "2", "3"]
     assert batch_labels(pd.Categorical(["a", None]), 2) == ["a", None]
-
-
-def test_shrunk_offsets_are_those_of_a_slow_version():
-    rng = np.random.RandomState(0)
-    codes = np.repeat(np.arange(8), [1, 2, 3, 5, 8, 10, 10, 20])
-    residual = rng.normal(size=8)[codes] * 2 + rng.normal(size=len(codes))
-    names = [str(code) for code in range(8)]
-    result = BatchOffsets.estimate(names, residual, codes, None, True)
-    between, within = result.between**2, result.within**2
-    # the expected effects of a linear mixed model with these variances
-    design = np.eye(8)[codes]
-    covariance = between * design @ design.T + within * np.eye(len(codes))
-    inverse = np.linalg.inv(covariance)
-    mean = inverse.sum(axis=0) @ residual / inverse.sum()
-    expected = mean + between * design.T @ inverse @ (residual - mean)
-    np.testing.assert_allclose(result.offsets, expected, rtol=1e-9)
-    # and without each row, from the others
-    own, _ = result.without_own(residual, codes, None)
-    for row in range(len(codes)):
-        others = (codes == codes[row]) & (np.arange(len(codes)) != row)
-        n = others.sum()
-        share = between * n / (between * n + within)
-        mean_of_others = residual[others].mean() if n else result.center
-        center = result.center
-        np.testing.assert_allclose(own[row], center + share * (mean_of_others - center))

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
 from twinned import AutoTwinRegressor, MoleculeFeatures
-from twinned.estimators.molecules import DESCRIPTORS
+from twinned.estimators.molecules import DESCRIPTORS, fragment_columns
 from twinned.export import to_onnx
 from twinned.export.model_parts import NotExportableError
 
@@ -135,6 +135,12 @@ def test_members_have_fragments_or_the_other_columns(alcohols):
         alone = AutoTwinRegressor(members=[name], random_state=0).fit(columns, y)
         of_both = model.predict_members(X)[MEMBERS.index(name)]
         np.testing.assert_allclose(of_both, alone.predict_members(columns)[0], rtol=1e-10)
+
+
+def test_columns_of_fragments_are_found_by_name_and_values():
+    names = ["mol__fragment 1", "smiles (fragment 2)", "fragment 3", "fragments 4", "a fragment 5"]
+    matrix = np.array([[0.0, 1.0, 0.5, 1.0, 1.0], [2.0, np.nan, 1.0, 1.0, 1.0]])
+    assert fragment_columns(names, matrix).tolist() == [0, 1]
 
 
 def test_auto_has_the_member_of_fragments_where_there_are_some(alcohols):

@@ -394,7 +394,7 @@ def test_anchors_are_of_known_batches(data, saved):
         file.change_array(set_first(value), name)
         file.assert_refused("batches")
     counts = saved(twin)
-    counts.change_array(lambda array: 0 * array, "_batches/2")
+    counts.change_array(lambda array: 0 * array, "_batches/weight")
     counts.assert_refused("unknown batches")
     without = saved(twin)
     without.set(None, "_batches")

@@ -476,7 +476,7 @@ def test_batch_finds_the_sheet_and_takes_further_missing_values(tmp_path):
     found = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(response.text))]
     known = [{**ROW, "R1": None}, {**ROW, "U": None, "R2": None}, {**ROW, "R2": 2, "material": "x"}]
     np.testing.assert_allclose(found, parse_and_predict(model, known), rtol=1e-5)
-    (note, _) = json.loads(response.headers["X-Twinned-Warnings"])
+    note, *_ = json.loads(response.headers["X-Twinned-Warnings"])
     assert "'Data' (others: 'Cover'), the names of columns in row 2, units of columns in" in note
 
 

@@ -18,8 +18,11 @@ from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table, join_names
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import split_target
+from twinned.exceptions import ignore_table_warnings
+from twinned.fitted.known_values import KnownValues
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
+from twinned.rows.formatting import number_text
 from twinned.rows.schema import NUMERIC, Floats
 
 Columns = dict[str, np.ndarray]  # of a result, by name
@@ -151,6 +154,30 @@ class TablePredictor:
             cells = table.column(str(self.batch_column))
             batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
         return FeatureRows(X if self.is_named else X.to_numpy(), batch, notes)
+
+    def describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
+        """A sentence for each feature with values that no known row is like."""
+        with ignore_table_warnings():
+            matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix
+        schema, known = self.fitted.schema, self.fitted.anchors.X
+        values = KnownValues(known, schema.categorical)
+        beyond, missing = values.beyond(matrix), values.newly_missing(matrix)
+        ranges = np.fmin.reduce(known), np.fmax.reduce(known)
+        notes = []
+        for j, name in enumerate(self.model.feature_labels()):
+            if j not in schema.categorical and (n_beyond := int(beyond[:, j].sum())):
+                shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
+                low, high, first = map(number_text, shown)
+                notes.append(
+                    f"{n_beyond:,} of {len(matrix):,} values of {name} are beyond the known ones, "
+                    f"{low} to {high}, such as {first}."
+                )
+            if n_missing := int(missing[:, j].sum()):
+                notes.append(
+                    f"{n_missing:,} of {len(matrix):,} rows have no value of {name}, but all known "
+                    "rows have one."
+                )
+        return notes
 
     def describe_missing_batch(self, batch: object, remedy: str) -> list[str]:
         """A warning where no batch is given for a model with batches, else nothing."""

@@ -35,6 +35,8 @@ _MAX_RARE = 0.02  # probability that two rows agree in a feature
 _LEAST_CORRELATION, _LEAST_Z, _LEAST_PAIRS = 0.15, 4.0, 10  # of residuals in batches
 # Of names of batches: the candidate that is mentioned where there are several.
 _BATCH_NAME = re.compile(r"lab|batch|lot|instrument|operator|site|device|plate|run|subject", re.I)
+_CLEARLY_LOWER, _HARDLY_LOWER = 0.95, 0.99  # of errors
+_LEAST_NOISE = 2.0  # of a batch, in units of the median
 _QUICK = ["ridge", "gp_matern", "extra_trees:small"]  # members that compare uses of batches
 _MAX_BATCH_ROWS, _LEAST_BATCH_ROWS = 200, 8  # for the comparison, and for a slope
 _LEAST_SLOPES = 1.25  # ratio of slopes
@@ -208,9 +210,9 @@ def _mean_and_error(values: Floats) -> tuple[float, float]:
 
 
 def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Iterator[Finding]:
-    """Describe the offsets of batches (row,) at equal other features, and their scales.
+    """Describe what batches (row,) differ by at equal other features, and their scales.
 
-    Quick members ignore them, have them as a feature, and remove their offsets.
+    Quick members ignore them, have them as a feature, and remove constants or functions of each.
     """
     rows = np.sort(np.random.RandomState(0).permutation(others.n_rows)[:_MAX_BATCH_ROWS])
     features, y = others.features[rows], others.y[rows]
@@ -220,18 +222,32 @@ def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Itera
         return
     labels = [f"b{code:05}" for code in codes]  # in the order of the names
     with_indicators = np.hstack([features, np.eye(len(names))[codes]])
-    blend = AutoTwinRegressor(members=_QUICK, cv=5, random_state=0)
-    errors = []
-    for X, batch_of_fit in ((features, None), (with_indicators, None), (features, labels)):
-        blend.fit_blend(X, y, batch=batch_of_fit, calibrate=False)
-        errors.append(float(blend.blend_["rmse"]))
+    blends = []
+    for X, kind in (
+        (features, None),
+        (with_indicators, None),
+        (features, "function"),
+        (features, "offset"),
+    ):
+        blend = AutoTwinRegressor(members=_QUICK, cv=5, batch_effect=kind or "auto", random_state=0)
+        blends.append(blend.fit_blend(X, y, batch=kind and labels, calibrate=False))
+    errors = [float(blend.blend_["rmse"]) for blend in blends]
     table = blend.batch_offsets_.set_axis(names).sort_values("offset")
     table = table[table["std_error"] <= 2 * table["std_error"].median()]
     low, high = table.iloc[0], table.iloc[-1]
     size = high["offset"] - low["offset"]
     error = np.hypot(high["std_error"], low["std_error"])
     difference = f"{format_significant(size, 2)} ± {format_significant(error, 2)}"
-    ignored, feature, offsets = map(format_significant, errors)
+    ignored, feature, functions, offsets = map(format_significant, errors)
+    kind = "Batches differ by constants."
+    if errors[2] < _CLEARLY_LOWER * errors[3]:
+        kind = "Batches differ in shape: a function of the features describes each of them."
+    elif errors[3] > _HARDLY_LOWER * errors[0]:
+        kind = "Batches hardly differ."
+    noise = blends[2].batch_effects_["noise_std"].set_axis(names)
+    ratio = noise.max() / noise.median()
+    if ratio > _LEAST_NOISE:
+        kind += f" The noise of {noise.idxmax()} is {format_significant(ratio, 2)} times the usual."
     advice = "The model has these offsets; a few known rows of a new batch suffice."
     if others.batch is None:
         advice = (
@@ -243,9 +259,15 @@ def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Itera
         "TW107",
         f"The rows of {name!r} {high.name} are {difference} higher than those of {low.name} at "
         f"equal features. The error of quick models is {ignored} without {name!r}, {feature} with "
-        f"it as a feature, and {offsets} with its offsets, for rows of known batches.",
+        f"it as a feature, {offsets} with its offsets, and {functions} with its functions, for "
+        f"rows of known batches. {kind}",
         advice,
-        {"column": name, "difference": float(size), "std_error": float(error), "rmse": errors},
+        {
+            "column": name,
+            "difference": float(size),
+            "std_error": float(error),
+            "rmse": [*errors[:2], errors[3], errors[2]],
+        },
     )
     yield from _batch_scales(blend.anchors_y_, blend.out_of_fold_prediction_, codes, names)
 

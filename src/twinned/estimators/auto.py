@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
 
+from twinned.batches.estimation import remove_deviations
 from twinned.estimators.blend_attributes import BlendAttributes
 from twinned.estimators.blending.combination import combine_members
 from twinned.estimators.blending.cross_fit import cross_fit
@@ -34,7 +35,6 @@ from twinned.estimators.several_targets import (
     joint_scores,
 )
 from twinned.exceptions import ignore_table_warnings
-from twinned.models.batches import remove_offsets
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.rows.schema import Floats
@@ -91,6 +91,9 @@ class AutoTwinRegressor(BlendAttributes):
         held-out rows.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
+    batch_effect : {"auto", "offset", "function"}, default="auto"
+        What batches differ by, of a fit with `batch`: a constant each, or a function of the
+        features each. `"auto"` chooses the one by which held-out residuals are more likely.
     n_jobs : int or None, default=None
         Number of threads for the fits of members and folds; None means 1, and −1 all cores. The
         result does not depend on it, except for rounding in networks.
@@ -132,9 +135,13 @@ class AutoTwinRegressor(BlendAttributes):
         equal training rows are moved towards their known values as far as this suggests. It is 0
         with sample weights, or with fewer than 20 rows that occur more than once.
     batch_offsets_ : DataFrame
-        Of a fit with `batch`: `offset` of each batch relative to the mean of all batches, its
+        Of a fit with `batch`: mean `offset` of each batch relative to the mean of all batches, its
         `std_error` and the number of its known rows `n_rows`. `anchors_y_` and
-        `out_of_fold_prediction_` are without the offsets.
+        `out_of_fold_prediction_` are without what batches deviate by.
+    batch_effects_ : DataFrame
+        The same, with the mean `deviation`, and for each batch the mean slope of its deviation in
+        each numeric feature, the standard deviation of its noise, and the error `rmse` and the
+        coverage of 90 % intervals for its rows, as predicted from the others.
     batch_errors_ : dict
         Of a fit with `batch`: out-of-fold RMSE of rows of a batch whose other rows are `"known"`,
         and of rows of a `"new"` batch without known rows.
@@ -178,6 +185,7 @@ class AutoTwinRegressor(BlendAttributes):
     members: Any = "auto"
     cv: Any = None
     categorical_features: Any = "from_dtype"
+    batch_effect: str = "auto"
     n_jobs: int | None = None
     memory_limit: int | str | None = "512MB"
     random_state: Any = None
@@ -221,9 +229,10 @@ class AutoTwinRegressor(BlendAttributes):
             with the bounds, the other members with imputed values. Errors and intervals are those
             of the known rows; in the fit of the weights, predictions beyond bounds count, too.
         batch : array of shape (n_samples,), default=None
-            Batch of each row, such as a laboratory or an instrument, whose values of y have an
-            unknown offset. All members are fitted to y without the offsets, which are shrunk by
-            their estimated variance. `groups` defines folds, `batch` offsets; both may be given.
+            Batch of each row, such as a laboratory or an instrument, whose values of y deviate by
+            an unknown constant or function (`batch_effect`). All members are fitted to y without
+            the deviations, which are shrunk by their estimated variance. `groups` defines folds,
+            `batch` deviations; both may be given.
         y_std : float or array of shape (n_samples,), default=None
             Known standard deviations of the errors of measurement of y, in units of y, 0 for an
             exact value. Rows are weighted by the inverse of y_std² plus the variance of the
@@ -301,7 +310,7 @@ class AutoTwinRegressor(BlendAttributes):
         self, rows: TrainingRows, seed: int, start: float, *, calibrate: bool = True
     ) -> None:
         """Fit the blend of a single target to validated rows; `start` is when the fit began."""
-        rows = weigh_by_error(remove_offsets(rows, shrinks=True))
+        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=True))
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), shared.rows, seed, start)

@@ -87,7 +87,9 @@ class BlendAttributes(BaseTwin):
         of_blend: Floats = np.zeros(len(held_out))
         of_members = of_blend
         if record.batches is not None:
-            of_blend, of_members = (offset[held_out] for offset in record.batches.missing_offsets)
+            of_blend, of_members = (
+                offset[held_out] for offset in record.batches.missing_deviations
+            )
         columns = {
             "y": self.fitted_.fitted_y[held_out],
             "prediction": self.out_of_fold_prediction_[held_out] + of_blend,

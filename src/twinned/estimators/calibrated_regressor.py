@@ -135,7 +135,7 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
 class TableQueries:
     """Rows to predict of a model that is no twin: a table that is not encoded."""
 
-    offset = offset_std = batch = None
+    offset = offset_std = error_ratio = batch = None
 
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = matrix

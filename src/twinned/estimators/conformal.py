@@ -362,7 +362,7 @@ class RawPrediction:
     mean: Floats  # (row,)
     std: Floats  # (row,)
     target: TargetTransform = IDENTITY
-    # (row,): factors of the error scale, by the errors of the offsets of batches
+    # (row,): factors of the error scale, by the errors of the deviations of batches
     widening: Floats | float = 1.0
 
     def errors(self, y: Floats) -> Floats:
@@ -391,8 +391,8 @@ def predict_raw(
     if mean.shape[1] > 1:
         raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
     widening: Floats | float = 1.0
-    if fitted.batches is not None and queries.offset_std is not None:
-        widening = fitted.batches.widening(queries.offset_std)
+    if fitted.batches is not None and queries.offset_std is not None and queries.batch is not None:
+        widening = fitted.batches.widening(queries.offset_std, queries.batch)
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 

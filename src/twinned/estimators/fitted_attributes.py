@@ -117,6 +117,17 @@ class FittedAttributes:
         return batches.table(np.bincount(codes, minlength=len(batches.names)))
 
     @property
+    @per_target
+    def batch_effects_(self) -> pd.DataFrame:
+        """What each batch deviates by, with slopes of numeric features and errors of its rows."""
+        table = self.batch_offsets_
+        batches, schema = self.fitted_.batches, self.fitted_.schema
+        assert batches is not None, "the model has batches"
+        names = self.feature_labels()
+        columns = {names[j]: column for column, j in enumerate(schema.numeric)}
+        return batches.details(table["n_rows"].to_numpy(), columns)
+
+    @property
     def schema_(self) -> TableSchema:
         """Kinds and categories of the features."""
         return self.targets_[0].schema_ if self.targets_ else self.fitted_.schema

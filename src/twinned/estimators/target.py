@@ -23,7 +23,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import Floats, Indices, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import check_choice, check_row_numbers, count_rows, validate_target
+from twinned.rows.validation import check_choice, check_numbers, check_row_numbers, count_rows
 
 # By which the transformation is chosen: quick members of a blend, the number of rows, and the least
 # relative fall of the error.
@@ -95,7 +95,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         if (name := self.target_transform) is not None:
             check_choice("target_transform", name, ["auto", "log", "power"], " or None")
         if y_lower is None and y_upper is None:
-            values = validate_target(self, y, count_rows(X), multi_output=True)
+            values = check_numbers("y", y, finite=True)
             bounds = TargetBounds(values, values)
         else:
             bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)

@@ -13,13 +13,14 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
+from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin_fitting import TwinFitting
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
 )
-from twinned.fitted.updating import update_offsets
+from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
     FAST,
     SIZES,
@@ -27,7 +28,6 @@ from twinned.models.base_estimator import (
     pair_dtype,
     supports_validation_set,
 )
-from twinned.models.batches import remove_offsets
 from twinned.models.imputation import impute_target
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
@@ -114,6 +114,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
         its levels.
+    batch_effect : {"offset", "function", "auto"}, default="offset"
+        As in `AutoTwinRegressor`. A constant that is added to one batch changes its predictions
+        alone.
     n_jobs : int or None, default=None
         Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
         cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.
@@ -186,6 +189,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     cv: Any = None
     effort: str = "balanced"
     categorical_features: Any = "from_dtype"
+    batch_effect: str = "offset"
     n_jobs: int | None = None
     memory_limit: Any = "512MB"
     random_state: Any = None
@@ -314,7 +318,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _prepare_rows(self, rows: TrainingRows) -> TrainingRows:
         """The rows without offsets of batches, with their weights, and with imputed values."""
-        rows = weigh_by_error(remove_offsets(rows, shrinks=False))
+        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=False))
         if rows.weight is not None:
             rows = rows.of_positive_weight()
             rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
@@ -340,7 +344,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if fold is not None:
             fitted = fitting.with_fold_residuals(fitted, known_rows, predicted)
         self.n_pairs_: int = len(training.first)
-        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
+        self._fitted = update_effects(fitted, rows.effects)
         return training
 
     def choose_effort(self, X: Any, y: Any, sample_weight: Any = None) -> str:

@@ -14,7 +14,7 @@ from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import update_offsets
+from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems, train_again
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
@@ -61,6 +61,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
         is positive, rows with y = NaN are unlabelled, and loops include them.
+    batch_effect : {"offset", "function", "auto"}, default="offset"
+        As in `TwinRegressor`.
     training : NeuralTraining or None, default=None
         Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
         is what `effort` sets. They are searched as `training__learning_rate`.
@@ -121,6 +123,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     anchors: str | AnchorStrategy = "all"
     weights: str | WeightStrategy = "uniform"
     loop_weight: float = 0.0
+    batch_effect: str = "offset"
 
     def fit(
         self,
@@ -192,7 +195,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
             predicted = predicted[fitted.anchors.table_rows]
             if np.isfinite(predicted).all():
                 fitted = with_residuals(fitted, predicted)
-        self._fitted = update_offsets(fitted, rows.offsets, shrinks=False)
+        self._fitted = update_effects(fitted, rows.effects)
 
     def condense_anchors(self, n_anchors: int) -> None:
         """Keep some anchors, with predicted instead of known values; predictions hardly change.

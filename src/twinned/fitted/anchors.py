@@ -32,10 +32,11 @@ class Queries:
     schema: TableSchema
     scale: RowScale | None
     matrix: Floats  # (query, feature), with categories as codes
-    # (query,): offset of the batch, its standard error, and a number of the batch that equals that
-    # of other queries of the same batch; None without batches
+    # (query,): deviation of the batch, its standard error, the factor of the other errors, and a
+    # number of the batch that equals that of other queries of the same batch; None without batches
     offset: Floats | None = None
     offset_std: Floats | None = None
+    error_ratio: Floats | None = None
     batch: Indices | None = None
 
     def take(self, rows: slice | Indices) -> Rows:
@@ -47,6 +48,11 @@ class Queries:
         """All rows, encoded."""
         return self.take(slice(None))
 
+    @property
+    def encoded_features(self) -> Floats:
+        """(query, encoded feature), not scaled."""
+        return self.schema.to_rows(self.matrix).features
+
     def __len__(self) -> int:
         return len(self.matrix)
 
@@ -57,7 +63,7 @@ class Anchors:
 
     schema: TableSchema
     X: Floats  # (anchor, feature), with categories as codes
-    y: Floats  # (anchor,) or (anchor, output), without the offsets of batches
+    y: Floats  # (anchor,) or (anchor, output), without the deviations of batches
     table_rows: Indices  # (anchor,): rows of the training table; −1 of anchors that were added
     weights: Floats | None = None  # (anchor,)
     labels: list[Hashable] | None = None  # of the rows in the training table
@@ -66,7 +72,8 @@ class Anchors:
     learned_metric: LearnedMetric | None = None  # where it has been learned already
     n_jobs: int | None = None  # of neighbor searches
     groups: Indices | None = None  # (anchor,): codes of groups that are held out together
-    batch: Indices | None = None  # (anchor,): codes of batches, whose offsets y does not have
+    batch: Indices | None = None  # (anchor,): codes of batches
+    deviation: Floats | None = None  # (anchor,): of the batch, which y does not have
     y_std: Floats | None = None  # (anchor,): known standard deviations of the errors of y
     variances: tuple[float, float] | None = None  # as those of `TrainingRows`
     # neighbor indices by metric, as needed
@@ -96,6 +103,7 @@ class Anchors:
             n_jobs=n_jobs,
             groups=rows.groups,
             batch=rows.batch,
+            deviation=rows.deviation,
             y_std=rows.y_std,
             variances=rows.variances,
         )
@@ -114,7 +122,7 @@ class Anchors:
 
     def take(self, rows: Indices) -> Anchors:
         """Some of the anchors."""
-        names = ("X", "y", "table_rows", "weights", "groups", "batch", "y_std")
+        names = ("X", "y", "table_rows", "weights", "groups", "batch", "deviation", "y_std")
         values = {name: vars(self)[name] for name in names}
         taken: dict[str, Any] = {
             name: None if value is None else value[rows] for name, value in values.items()

@@ -22,7 +22,7 @@ from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
 from twinned.fitted.known_values import KnownValues, Mask, is_unlikely
-from twinned.models.gaussian_process import KERNELS
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from twinned.batches.effects import BatchEffects
 from twinned.fitted.adjustments import attribute
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import difference
-from twinned.rows.batches import BatchOffsets
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable, shorten
 from twinned.rows.neighbors import LEARNED, Indices
@@ -272,7 +272,7 @@ def group_cases(
     adjustments: Floats,
     anchors: Anchors,
     names: list[str],
-    batches: BatchOffsets | None = None,
+    batches: BatchEffects | None = None,
 ) -> list[ComparableCases]:
     """The rows of a table of comparables as the cases of each query.
 
@@ -319,7 +319,7 @@ def anchor_label(anchors: Anchors, anchor: int) -> str:
 
 
 def decode_row(
-    anchors: Anchors, anchor: int, names: list[str], batches: BatchOffsets | None = None
+    anchors: Anchors, anchor: int, names: list[str], batches: BatchEffects | None = None
 ) -> dict[str, Value]:
     """The values of an anchor by the names of the features, and its batch; none of all others."""
     if anchor < 0:

@@ -56,8 +56,9 @@ class KnownValues:
     def beyond(self, rows: Floats, margin: float = 0.0) -> Mask:
         """(row, feature): whether a value is beyond those of the known rows.
 
-        A number is, if it is beyond their range by more than `margin` times the range; a category
-        is, if it is new. Missing values are not, nor values of a feature without known ones.
+        A number is, if it is beyond their range by more than `margin` times the range, or negative
+        where none of them is; a category is, if it is new. Missing values are not, nor values of a
+        feature without known ones.
         """
         is_beyond = _beyond(rows, self._low[0], self._high[0], margin)
         for j in self._categorical:
@@ -96,7 +97,8 @@ def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> Mask:
     """(row, feature): whether a value is beyond a range; a feature without a range has none."""
     with np.errstate(invalid="ignore"):
         width = margin * (high - low) if margin else 0.0
-        return ((rows < low - width) | (rows > high + width)) & (low <= high)
+        is_beyond = (rows < low - width) | (rows > high + width) | ((rows < 0) & (low >= 0))
+        return is_beyond & (low <= high)
 
 
 def is_unlikely(n_observed: int, n_rows: int, share: float) -> bool:

@@ -37,7 +37,7 @@ class Prediction:
 
     On the scale of the fitted target it is a location plus an error scale times a random score,
     whose distribution is that of the out-of-fold scores. A transformed target is transformed
-    exactly, and the location contains the offset of the batch of the query.
+    exactly, and the location contains the deviation of the batch of the query.
 
     All values are computed when they are first needed. Without a stored calibration, only `mean`,
     `std` and `sample` exist.
@@ -74,7 +74,7 @@ class Prediction:
 
     @cached_property
     def model_scale(self) -> Floats:
-        """(query,): the error scale without the error of the offset of the batch."""
+        """(query,): the error scale without the error of the deviation of the batch."""
         calibration, (mean, std) = self.require_calibration(), self.moments
         offset = 0.0 if self.queries.offset is None else self.queries.offset
         process_std = None
@@ -93,20 +93,21 @@ class Prediction:
             )
             squares = np.mean(scales**2, axis=1) + spread**2
             scale[rows] = np.sqrt(squares + y_std[rows] ** 2)
-        return scale
+        ratio = self.queries.error_ratio
+        return scale if ratio is None else scale * ratio
 
     @cached_property
     def scale(self) -> Floats:
         """(query,): the error scale, in units of which scores are."""
         if self.queries.offset_std is None:
             return self.model_scale
-        # the offset has the same error for all rows of a batch, also for those with little noise
+        # the error of the deviation is the same for rows with little noise
         error = np.maximum(self.model_error_std, self.fitted.least_error)
         return self.model_scale * np.hypot(1.0, self.queries.offset_std / error)
 
     @cached_property
     def model_error_std(self) -> Floats:
-        """(query,): standard deviation of the error without that of the offset of the batch."""
+        """(query,): standard deviation of the error without that of the deviation of the batch."""
         if self.calibration is not None:
             return self.calibration.std(self.model_scale)
         spread = self.spread
@@ -116,7 +117,7 @@ class Prediction:
 
     @property
     def offset_error_std(self) -> Floats:
-        """(query,): standard deviation of the error of the offset of the batch."""
+        """(query,): standard deviation of the error of the deviation of the batch."""
         std = self.queries.offset_std
         return np.zeros(len(self.queries)) if std is None else std
 
@@ -136,7 +137,7 @@ class Prediction:
     def joint(self) -> JointPrediction:
         """The joint normal distribution of the fitted target at the queries.
 
-        Rows of one batch have the error of its offset in common.
+        Rows of one batch have errors of its deviation in common.
         """
         if len(self.queries) > MAX_ROWS:
             n_rows = len(self.queries)
@@ -144,19 +145,20 @@ class Prediction:
         std, correlation = self.error_std, self.error_features.correlation()
         if (batch := self.queries.batch) is not None:
             share = self.model_error_std / std
-            offset_share = self.offset_error_std / std
-            correlation = correlation * np.outer(share, share)
-            same_batch = batch[:, None] == batch
-            correlation += np.where(same_batch, np.outer(offset_share, offset_share), 0.0)
+            covariance = self.fitted.batches.covariance(self.queries.encoded_features, batch)
+            correlation = correlation * np.outer(share, share) + covariance / np.outer(std, std)
         return JointPrediction(self.location, std, correlation)
 
     def paired_error_covariance(self, other: Prediction) -> Floats:
         """(query,): covariance of the error of each query and the same or only one of another."""
         correlation = self.error_features.paired_correlation(other.error_features)
         covariance = correlation * self.model_error_std * other.model_error_std
-        if (batch := self.queries.batch) is not None and other.queries.batch is not None:
-            common = self.offset_error_std * other.offset_error_std
-            covariance = covariance + np.where(batch == other.queries.batch, common, 0.0)
+        if self.queries.batch is not None and other.queries.batch is not None:
+            first, second = (
+                (queries.encoded_features, queries.batch)
+                for queries in (self.queries, other.queries)
+            )
+            covariance = covariance + self.fitted.batches.paired_covariance(*first, *second)
         return covariance
 
     def require_calibration(self) -> Calibration:

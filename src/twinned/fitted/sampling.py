@@ -20,8 +20,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 from sklearn.utils import gen_batches
 
-from twinned.models.gaussian_process import KERNELS
 from twinned.rows.folds import Folds
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import Floats, Indices, TableSchema
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.batches.effects import BatchEffects
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
@@ -34,7 +35,6 @@ from twinned.pairing.anchors import (
     UniformWeights,
 )
 from twinned.pairing.differences import combine, draw_loops, loop_sum
-from twinned.rows.batches import BatchOffsets
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_row_numbers
@@ -83,10 +83,7 @@ class FittedTwin:
     # which anchors that equal the query have more weight.
     local_weights: Any = None  # GPWeights, or None
     replicate_correlation: float = 0.0
-    batches: BatchOffsets | None = None  # whose codes are those of the anchors
-    # (anchor,): coefficients of the process of the learned metric, whose sum is the expected error
-    # of the model by anchors that were added to batches
-    error_coefficients: Floats | None = None
+    batches: BatchEffects | None = None  # whose codes are those of the anchors
     target: TargetTransform = IDENTITY
     calibration: Calibration | None = None  # of prediction intervals
     applicability: ClassStatistics | None = None  # measured of the classes of applicability
@@ -297,14 +294,13 @@ class FittedTwin:
 
     @property
     def anchor_offsets(self) -> Floats:
-        """(anchor,): offsets of the batches of the anchors; 0 without batches."""
-        if self.batches is None:
-            return np.zeros(len(self.anchors))
-        return self.batches.offsets[self.anchors.batch]
+        """(anchor,): deviations of the batches of the anchors; 0 without batches."""
+        deviation = self.anchors.deviation
+        return np.zeros(len(self.anchors)) if deviation is None else deviation
 
     @property
     def fitted_y(self) -> Floats:
-        """(anchor,) or (anchor, output): known values of the fitted target, with the offsets."""
+        """(anchor,) or (anchor, output): known values of the fitted target, with deviations."""
         y = self.anchors.y
         return y if self.batches is None else y + self.anchor_offsets
 
@@ -315,7 +311,7 @@ class FittedTwin:
 
     @property
     def least_error(self) -> float:
-        """The least standard deviation of an error, beside that of the offset of a batch."""
+        """The least standard deviation of an error, beside that of the deviation of a batch."""
         assert self.batches is not None, "the queries have offsets of batches"
         return 1e-9 * (self.batches.within + 1e-290)
 

@@ -1,4 +1,4 @@
-"""Known rows that are added to a fitted twin, and the offsets of its batches."""
+"""Known rows that are added to a fitted twin, and the deviations of its batches."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.batches.effects import BatchEffects
 from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
-from twinned.fitted.sampling import ErrorFeatures
 from twinned.fitted.twin import FittedTwin
-from twinned.models.gaussian_process import kernel_of_rows
-from twinned.rows.batches import BatchOffsets, batch_labels
+from twinned.rows.batches import batch_labels
 from twinned.rows.folds import complete_predictions
-from twinned.rows.schema import Floats, storable_labels
+from twinned.rows.schema import Floats, Indices, storable_labels
 
-# Bounds of the error of a known row of a new batch, in units of that of all rows, and the share of
-# its variance that the process of the learned metric explains: the rest is independent.
-_STD_BOUNDS, _SHARED = (0.3, 30.0), 0.99
+_STD_BOUNDS = (0.3, 30.0)  # of the error of a known row of a batch, in units of that of all rows
 
 
 def add_rows(
@@ -62,9 +59,8 @@ def add_rows(
         applicability=None,
     )
     if residuals is not None:  # the model was not fitted to the new rows
-        predicted = _model_of_fit(fitted).moments(queries)[0]
-        expected = expected_errors(extended, queries)[:, None]
-        new_residuals = y.reshape(predicted.shape) - predicted - expected
+        predicted = _model_of_fit(fitted).moments(replace(queries, offset=None))[0]
+        new_residuals = y.reshape(predicted.shape) - predicted
         extended = replace(extended, residuals=np.concatenate([residuals, new_residuals]))
     if (calibration := fitted.calibration) is not None:
         anchors = extended.anchors
@@ -101,8 +97,10 @@ def _append(
     if groups is not None:
         groups = np.append(groups, groups.max() + 1 + np.arange(n_added))
     batch = anchors.batch
-    if batch is not None and queries.batch is not None:
-        batch = np.append(batch, queries.batch)
+    deviation = anchors.deviation
+    if batch is not None and deviation is not None and queries.offset is not None:
+        batch = np.append(batch, np.asarray(queries.batch))
+        deviation = np.append(deviation, queries.offset)
     if y_std is not None:
         y_std = np.append(y_std, np.full(n_added, np.median(y_std)))
     return replace(
@@ -116,6 +114,7 @@ def _append(
         learned_metric=anchors.metric,
         groups=groups,
         batch=batch,
+        deviation=deviation,
         y_std=y_std,
     )
 
@@ -140,39 +139,31 @@ def warn_without_batch(fitted: FittedTwin) -> None:
 
 
 def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:
-    """Rows to predict with the offsets of their batches; None is an unknown batch."""
+    """Rows to predict with the deviations of their batches; None is an unknown batch."""
     check_batches(fitted, batch)
     if fitted.batches is None:
         return queries
     no_batch = np.full(len(queries), -1)
-    codes = no_batch if batch is None else fitted.batches.codes(batch, len(queries))
-    offset, offset_std = fitted.batches.of_rows(codes)
+    codes = no_batch if batch is None else fitted.batches.codes_of(batch, len(queries))
     if batch is not None and (codes < 0).any():  # unknown batches are not all the same
         labels = np.array([str(label) for label in batch_labels(batch, len(queries))])
         numbers = np.unique(labels, return_inverse=True)[1]
         codes = np.where(codes < 0, -2 - numbers, codes)
-    offset = offset + expected_errors(fitted, queries)
-    return replace(queries, offset=offset, offset_std=offset_std, batch=codes)
+    return _with_deviations(fitted.batches, queries, codes)
 
 
-def expected_errors(fitted: FittedTwin, queries: Queries) -> Floats:
-    """(query,): errors of the model, as expected by anchors that were added to batches."""
-    if fitted.error_coefficients is None:
-        return np.zeros(len(queries))
-    metric, anchors = fitted.anchors.metric, fitted.anchors.features
-    scaled_queries = metric.in_length_scales(queries.encode().features)
-    kernel = kernel_of_rows("matern", scaled_queries, metric.in_length_scales(anchors))[0]
-    errors: Floats = kernel @ fitted.error_coefficients
-    return errors
+def _with_deviations(batches: BatchEffects, queries: Queries, codes: Indices) -> Queries:
+    offset, offset_std = batches.of_rows(queries.encoded_features, codes)
+    ratio = batches.error_ratio(codes)
+    return replace(queries, offset=offset, offset_std=offset_std, error_ratio=ratio, batch=codes)
 
 
 def _add_to_batches(
     fitted: FittedTwin, queries: Queries, y: Floats, batch: Any
 ) -> tuple[FittedTwin, Floats, Queries]:
-    """The state with offsets by further known rows, and y of these rows without them.
+    """The state with deviations by further known rows, and y of these rows without them.
 
-    The queries that are returned have their batches, and the errors that are expected of the model
-    by the rows added before and now as offset.
+    The queries that are returned have their batches and deviations.
     """
     batches, anchors = fitted.batches, fitted.anchors
     assert batches is not None, "the model has batches"
@@ -180,91 +171,104 @@ def _add_to_batches(
     names = [label for label in labels if label is not None]
     if len(names) < len(y):
         raise ValueError("The model has batches; give the batch of each new anchor.")
-    expected = replace(queries, offset=expected_errors(fitted, queries))
-    prediction = fitted.predict(expected)
-    predicted, std = prediction.location, np.full(len(y), batches.within)
-    if fitted.calibration is not None:  # rows with small errors know the offset better
-        std = prediction.error_std
+    prediction = fitted.predict(queries)
+    std = np.full(len(y), batches.within)
+    if fitted.calibration is not None:  # rows with small errors know the deviation better
         low, high = (bound * batches.within for bound in _STD_BOUNDS)
-        std = np.clip(std, low, high)
-    std = np.maximum(std, 1e-140)
-    batches, codes = batches.add(names, y - predicted, std**2)
-    process = fitted.process
-    rows = ErrorFeatures.of(np.zeros((len(y), 1)), queries.encode().features, process)
-    correlation = _SHARED * rows.process_correlation() + (1 - _SHARED) * np.eye(len(y))
-    root = np.sqrt(rows.variance)
-    errors = (y - predicted - batches.offsets[codes]) / root
-    values = _SHARED * np.linalg.solve(correlation, errors) / root
-    coefficients = process.coefficients(rows.explained, values)
-    if (before := fitted.error_coefficients) is not None:
-        coefficients[: len(before)] += before
-    known_y = fitted.fitted_y - batches.offsets[anchors.batch]
-    # the coefficients are those of this metric, which y with other offsets would change
-    anchors = replace(anchors, y=known_y, learned_metric=anchors.metric)
-    updated = replace(fitted, anchors=anchors, batches=batches, error_coefficients=coefficients)
-    return updated, y - batches.offsets[codes], replace(queries, batch=codes)
+        std = np.clip(prediction.error_std, low, high)
+    variance = np.maximum(std, 1e-140) ** 2
+    residual = y - prediction.location
+    batches, codes = batches.add(names, queries.encoded_features, residual, variance)
+    queries = _with_deviations(batches, queries, codes)
+    fitted = _replace_deviations(fitted, batches)
+    # the metric of the fit, which y with other deviations would change
+    fitted = replace(fitted, anchors=replace(fitted.anchors, learned_metric=anchors.metric))
+    return fitted, y - np.asarray(queries.offset), queries
 
 
-def update_offsets(
-    fitted: FittedTwin, first: BatchOffsets | None, shrinks: bool, predicted: Floats | None = None
-) -> FittedTwin:
-    """The state with offsets of batches from out-of-fold predictions (anchor,), if there are any.
-
-    The anchors have y without the `first` offsets, and in the result without the final ones.
-    Without predictions, they are those of the residuals; without these, the first offsets remain.
-    With `shrinks`, the offsets are shrunk by their estimated variance.
-    """
-    if first is None:
-        return fitted
+def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin:
+    """The state with anchors whose y is without the deviations of these batches."""
     anchors = fitted.anchors
-    codes = anchors.batch
+    before, codes = fitted.anchor_offsets, anchors.batch
     assert codes is not None, "the anchors have batches"
-    batches, before = first, first.offsets[codes]
-    if predicted is None and fitted.residuals is not None:
-        predicted = anchors.y - fitted.residuals[:, 0]
-    if predicted is not None:
-        residual = anchors.y + before - complete_predictions(predicted, anchors.y, None)
-        held_out = ~np.isnan(predicted)
-        # of a batch without held-out rows, the first offset
-        weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
-        weight = weight if anchors.weights is None else weight * anchors.weights
-        batches = BatchOffsets.estimate(first.names, residual, codes, weight, shrinks)
-        # relative to the first ones, so that predictions are not changed as a whole
-        shift = np.average(batches.offsets[codes] - before, weights=anchors.weights)
-        batches = replace(batches, means=batches.means - shift)
-    moved = before - batches.offsets[codes]
-    residuals = fitted.residuals
+    features = anchors.schema.to_rows(anchors.X).features
+    deviation = batches.of_rows(features, codes)[0]
+    residuals, moved = fitted.residuals, before - deviation
     return replace(
         fitted,
-        anchors=replace(anchors, y=anchors.y + moved, learned_metric=anchors.known_metric),
+        anchors=replace(
+            anchors,
+            y=anchors.y + moved,
+            deviation=deviation,
+            learned_metric=anchors.known_metric,
+        ),
         residuals=None if residuals is None else residuals + moved[:, None],
         batches=batches,
     )
 
 
+def update_effects(
+    fitted: FittedTwin, first: BatchEffects | None, predicted: Floats | None = None
+) -> FittedTwin:
+    """The state with deviations of batches from out-of-fold predictions (anchor,), if any.
+
+    The anchors have y without the first deviations, and in the result without the final ones.
+    Without predictions, they are those of the residuals; without these, the `first` ones remain.
+    """
+    if first is None:
+        return fitted
+    anchors = fitted.anchors
+    codes, before = anchors.batch, fitted.anchor_offsets
+    assert codes is not None, "the anchors have batches"
+    if predicted is None and fitted.residuals is not None:
+        predicted = anchors.y - fitted.residuals[:, 0]
+    if predicted is None:
+        return _replace_deviations(fitted, first)
+    residual = anchors.y + before - complete_predictions(predicted, anchors.y, None)
+    held_out = ~np.isnan(predicted)
+    # of a batch without held-out rows, the first deviation
+    weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
+    weight = weight if anchors.weights is None else weight * anchors.weights
+    features = anchors.schema.to_rows(anchors.X).features
+    batches = BatchEffects.estimate(
+        first.names,
+        first.deviation,
+        features,
+        residual,
+        codes,
+        weight,
+        shrinks=first.shrinks,
+        kind=first.kind,
+    )
+    # relative to the first ones, so that predictions are not changed as a whole
+    change = batches.of_rows(features, codes)[0] - before
+    shift = float(np.average(change, weights=anchors.weights))
+    return _replace_deviations(fitted, batches.shifted(-shift))
+
+
 class BatchErrors(NamedTuple):
-    """Out-of-fold errors where the offset of a row is estimated from the other rows of its batch.
+    """Out-of-fold errors where the deviation of a row is estimated from the others of its batch.
 
     So errors are those of new rows. All arrays are (anchor,).
     """
 
-    prediction: Floats  # out of fold, without the offset
-    known_y: Floats  # y without the offset by the other rows
-    widening: Floats  # of errors, by those of the offsets
-    missing_offsets: tuple[Floats, Floats]  # that the blend and its members do not have
+    prediction: Floats  # out of fold, without the deviation
+    known_y: Floats  # y without the deviation by the other rows
+    widening: Floats  # of errors, by those of the deviations and the noise of the batch
+    missing_deviations: tuple[Floats, Floats]  # that the blend and its members do not have
     rmse: dict[str, float]  # of rows of a batch with "known" rows, and of a "new" one
 
 
 def errors_of_batches(
     fitted: FittedTwin, predicted: Floats, held_out: NDArray[np.bool_]
 ) -> BatchErrors:
-    """The errors of out-of-fold predictions (anchor,), which are without the offsets."""
+    """The errors of out-of-fold predictions (anchor,), which are without the deviations."""
     batches, codes, weights = fitted.batches, fitted.anchors.batch, fitted.anchors.weights
     assert batches is not None, "the model has batches"
     assert codes is not None, "its anchors have batches"
     y = fitted.fitted_y
     residual = y - predicted
-    of_others, widening = batches.without_own(residual, codes, weights)
+    of_others, std = batches.without_own()
     centers = {"known": of_others, "new": np.full(len(y), batches.center)}
     weights = None if weights is None else weights[held_out]
     rmse = {
@@ -274,7 +278,7 @@ def errors_of_batches(
     return BatchErrors(
         prediction=fitted.anchors.y - residual + of_others,
         known_y=y - of_others,
-        widening=widening,
-        missing_offsets=(fitted.anchor_offsets, of_others),
+        widening=batches.widening(std, codes),
+        missing_deviations=(fitted.anchor_offsets, of_others),
         rmse=rmse,
     )

@@ -9,7 +9,6 @@ those of the fragments of molecules, has no length scales, only noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +22,7 @@ from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.utils import check_random_state
 
 from twinned.exceptions import UnsuitableDataError
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
@@ -44,21 +44,6 @@ _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 _DECIMALS = 9  # of standardized features in the search
 
 
-def _rbf(squares: Floats) -> tuple[Floats, Floats]:
-    """exp(−r²/2) and its derivative with respect to r², from r²."""
-    value = np.exp(-0.5 * squares)
-    return value, -0.5 * value
-
-
-def _matern(squares: Floats) -> tuple[Floats, Floats]:
-    """Matérn 5/2 and its derivative with respect to r², from r²."""
-    root = np.sqrt(5.0 * squares)
-    decay = np.exp(-root)
-    slope = decay * (1.0 + root)
-    return slope + decay * squares * (5.0 / 3.0), slope * (-5.0 / 6.0)
-
-
-KERNELS: dict[str, Callable[[Floats], tuple[Floats, Floats]]] = {"rbf": _rbf, "matern": _matern}
 TANIMOTO = "tanimoto"  # of counts, which are not standardized
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from twinned.batches.deviation import Deviation
+from twinned.batches.effects import BatchEffects
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
@@ -34,7 +36,6 @@ from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, State, builder, set_state
-from twinned.rows.batches import BatchOffsets
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
@@ -67,8 +68,9 @@ def _build_anchors(twin: BaseEstimator, state: State, at: At, scale: Any = None)
     batches, codes = state["_batches"], state["anchor_batches_"]
     if batches is not None or codes is not None:
         has_both = batches is not None and codes is not None
-        is_valid = has_both and codes.max() < len(batches[0]) and batches[2].max() > 0
+        is_valid = has_both and codes.max() < len(batches["names"]) and batches["weight"].any()
         at.ensure(is_valid, "has anchors of unknown batches")
+        at.ensure(state["anchor_deviations_"] is not None, "has no deviations of its anchors")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     return Anchors(
@@ -84,6 +86,7 @@ def _build_anchors(twin: BaseEstimator, state: State, at: At, scale: Any = None)
         n_jobs=twin.n_jobs,
         groups=state["anchor_groups_"],
         batch=codes,
+        deviation=state["anchor_deviations_"],
         y_std=state["anchor_y_std_"],
         variances=state["_variances"],
     )
@@ -117,6 +120,39 @@ def _optional(kind: type[Any], record: Any) -> Any:
     return None if record is None else kind(*record)
 
 
+_OF_EFFECTS = (
+    "names",
+    "features",
+    "codes",
+    "residual",
+    "weight",
+    "noise_ratio",
+    "shrinks",
+    "center",
+)
+_OF_DEVIATION = ("length_scales", "slope", "smooth", "stretch", "noise", "between")
+
+
+def _build_effects(parts: State | None) -> BatchEffects | None:
+    if parts is None:
+        return None
+    deviation = Deviation(parts["feature_center"], **{name: parts[name] for name in _OF_DEVIATION})
+    rows = np.inf if parts["common_rows"] is None else parts["common_rows"]
+    values = {name: parts[name] for name in _OF_EFFECTS}
+    return BatchEffects(deviation=deviation, common_rows=rows, **values)
+
+
+def _read_effects(effects: BatchEffects | None) -> State | None:
+    if effects is None:
+        return None
+    return {
+        **{name: getattr(effects, name) for name in _OF_EFFECTS},
+        **{name: getattr(effects.deviation, name) for name in _OF_DEVIATION},
+        "feature_center": effects.deviation.center,
+        "common_rows": effects.common_rows if np.isfinite(effects.common_rows) else None,
+    }
+
+
 def _set_twin(
     twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
 ) -> None:
@@ -130,8 +166,7 @@ def _set_twin(
         weight_strategy=as_weight_strategy(twin.weights),
         budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
-        batches=_optional(BatchOffsets, state["_batches"]),
-        error_coefficients=state["error_coefficients_"],
+        batches=_build_effects(state["_batches"]),
         calibration=_build_calibration(state["intervals_"], anchors, at / "intervals_"),
         applicability=None if measured is None else ClassStatistics(**measured),
     )
@@ -327,9 +362,9 @@ def _read_twin(twin: BaseEstimator) -> State:
         "anchor_batches_": anchors.batch,
         "anchor_y_std_": anchors.y_std,
         "_variances": anchors.variances,
-        "_batches": fitted.batches and tuple(vars(fitted.batches).values()),
+        "anchor_deviations_": anchors.deviation,
+        "_batches": _read_effects(fitted.batches),
         "anchor_errors_": twin.anchor_residuals_,
-        "error_coefficients_": fitted.error_coefficients,
         "local_power_": power,
         "n_nearest_anchors_": getattr(twin, "n_nearest_anchors_", None),
         "_learned_metric": None if metric is None else tuple(metric),

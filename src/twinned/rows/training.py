@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from twinned.rows.batches import BatchOffsets, check_batch_labels
+from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
@@ -112,8 +112,9 @@ class TrainingRows:
     variances: tuple[float, float] | None = None
     # (fold, row): the training rows of each fold; None is all rows that it does not hold out
     fold_training: NDArray[np.bool_] | None = None
-    batch: NDArray[Any] | None = None  # (row,): labels of batches, and with `offsets` their codes
-    offsets: BatchOffsets | None = None  # of the batches, which y does not have
+    batch: NDArray[Any] | None = None  # (row,): labels of batches, and with `effects` their codes
+    deviation: Floats | None = None  # (row,): of the batch, which y does not have
+    effects: Any = None  # `BatchEffects`, the first estimates of the deviations
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -194,7 +195,7 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        names = ("matrix", "y", "weight", "groups", "fold", "y_std", "batch")
+        names = ("matrix", "y", "weight", "groups", "fold", "y_std", "batch", "deviation")
         values = {name: vars(self)[name] for name in names}
         taken: dict[str, Any] = {
             name: None if value is None else value[rows] for name, value in values.items()

@@ -40,8 +40,8 @@ def known_values(fitted: FittedTwin, batch: object) -> Floats:
     """Return the known values (anchor, output) in units of y, as they would be in a batch."""
     y = fitted.anchors.targets
     if fitted.batches is not None:
-        codes = np.array([-1]) if batch is None else fitted.batches.codes(batch, 1)
-        y = y + fitted.batches.of_rows(codes)[0]
+        queries = in_batches(fitted, fitted.queries(fitted.anchors.X), batch)
+        y = y + np.asarray(queries.offset)[:, None]
     return fitted.target.invert_known(y)
 
 

@@ -59,8 +59,8 @@ class PredictOptions(BatchOptions):
         the anchors' estimates, which is not calibrated. After --log-target it is that of the
         target by the delta method: the prediction times the standard deviation of the logarithm.
     interval
-        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
-        model must have been cross-validated when it was fitted.
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9, and
+        the column applicability. The model must have been cross-validated when it was fitted.
     of
         measurement, for intervals and quantiles of a further measurement of the row, or value, for
         those of the value that is measured, after a fit with --error.
@@ -140,7 +140,8 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     table = read_table(options.table, options.reading, predictor.names or ())
     table.require(options.copied, "--keep")
     rows = read_rows(predictor, table)
-    warn_without_batch(predictor, rows.batch, "--batch names their column")
+    remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
+    warn_without_batch(predictor, rows.batch, remedy)
     with messages.print_warnings():
         columns = predictor.predict(
             rows,
@@ -151,7 +152,8 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
             bounds=options.bounds,
             applicability=options.applicability or options.interval is not None,
         )
-    _note_outside(columns, options)
+    messages.print_notes(predictor.describe_unlike_known(rows.X))
+    _note_outside(predictor, columns, options)
     if options.interval is not None and options.bounds is None:
         for suffix, target_predictor in predictor.of_targets.items():
             _note_range(target_predictor, columns[f"low{suffix}"], columns[f"high{suffix}"])
@@ -211,13 +213,12 @@ def _note_range(predictor: TablePredictor, low: Floats, high: Floats) -> None:
     messages.print_message("note", f"{beyond}. --bounds {ends} cuts them there.{logarithm}")
 
 
-def _note_outside(columns: Columns, options: PredictOptions) -> None:
+def _note_outside(predictor: TablePredictor, columns: Columns, options: PredictOptions) -> None:
     """Print a line on rows that are outside of the known rows, of any target.
 
-    Their classes remain columns of the result if they are wanted.
+    Also, where it was measured, how many intervals of held-out rows of each class held.
     """
-    names = [name for name in columns if name.startswith("applicability")]
-    labels = [columns[name] if options.applicability else columns.pop(name) for name in names]
+    labels = [values for name, values in columns.items() if name.startswith("applicability")]
     is_outside = ["outside" in row for row in zip(*labels, strict=True)]
     if not any(is_outside):
         return
@@ -225,5 +226,9 @@ def _note_outside(columns: Columns, options: PredictOptions) -> None:
     confidence = ""
     if options.interval is not None:
         confidence = ", and the confidence of their intervals does not hold"
+        if (measured := predictor.fitted.applicability) is not None and not predictor.twin.targets_:
+            shares = zip(measured.table().index, measured.coverage, strict=True)
+            listed = ", ".join(f"{share:.0%} {name}" for name, share in shares if share == share)
+            confidence += f" (of held-out rows, {measured.confidence:.0%} intervals held: {listed})"
     note = f"{outside}: their predictions are extrapolations{confidence}."
     messages.print_message("note", note)

@@ -129,11 +129,11 @@ def _select_rows(
 
 def _best_value(options: QueryOptions, predictor: TablePredictor, rows: FeatureRows) -> float:
     """Return the value to improve on, as it would be measured in the batch."""
+    from twinned.search.forward import known_values
+
     fitted = predictor.fitted
     if options.best is None:
-        queries = predictor.model.encode(rows.take(slice(1)).X, batch=options.batch)
-        offset = 0.0 if queries.offset is None else queries.offset[0]
-        known_y = fitted.target.invert_known(fitted.anchors.y + offset)
+        known_y = known_values(fitted, options.batch)
         return float(known_y.min() if options.minimize else known_y.max())
     if fitted.target.is_log and options.best <= 0:
         raise ValueError(f"--best must be positive after --log-target, not {options.best:g}.")

@@ -200,7 +200,7 @@ async function predict(event) {
     const cuts = ends.filter((end) => withinBound(end) !== end).map(withinBound);
     const cut = cuts.length ? ` (cut at ${cuts.join(" and ")}, as no known value is beyond)` : "";
     byId("interval").textContent = intervals
-      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut}`
+      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut} · ${applicability.label}`
       : "";
     byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
     byId("warnings").textContent = warnings.join(" ");

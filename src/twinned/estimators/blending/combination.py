@@ -25,7 +25,7 @@ from twinned.fitted.calibration import Calibration
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.residuals import LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import BatchErrors, errors_of_batches, update_offsets
+from twinned.fitted.updating import BatchErrors, errors_of_batches, update_effects
 from twinned.models.resources import MemoryBudget
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.folds import complete_predictions
@@ -75,8 +75,8 @@ def combine_members(
         weight = None if anchors.weight is None else anchors.weight[held_out]
         rmse, _ = rmse_and_error(nested[held_out], anchors.y[held_out], weight)
     batches = None
-    if anchors.offsets is not None:
-        fitted = update_offsets(fitted, anchors.offsets, shrinks=True, predicted=nested)
+    if anchors.effects is not None:
+        fitted = update_effects(fitted, anchors.effects, nested)
         batches = errors_of_batches(fitted, nested, anchors.held_out)
         nested, rmse = batches.prediction, batches.rmse["known"]
         known_rows = _known_of_batches(rows, batches)
@@ -117,7 +117,7 @@ def _blend_model(
 def _fitted_state(
     model: BlendModel, rows: BlendRows, nested: Floats, budget: MemoryBudget
 ) -> FittedTwin:
-    """The state without offsets of batches and calibration; `nested` (anchor,) are predictions."""
+    """The state without final deviations and calibration; `nested` (anchor,) are predictions."""
     anchors = rows.anchors
     held_out = anchors.take(anchors.held_out)
     fitted = FittedTwin(
@@ -136,7 +136,7 @@ def _fitted_state(
 
 
 def _known_of_batches(rows: BlendRows, batches: BatchErrors) -> TrainingRows:
-    """The known rows with values without the offsets of their batches."""
+    """The known rows with values without the deviations of their batches."""
     held_out, known_y = rows.anchors.held_out, rows.known.y.copy()
     known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
     return replace(rows.known, y=known_y)

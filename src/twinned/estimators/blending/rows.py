@@ -115,6 +115,7 @@ def merge_rows(rows: TrainingRows) -> tuple[TrainingRows, Indices]:
     merged = replace(
         merged,
         batch=None,  # those of the anchors are used
+        deviation=None,
         weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
         groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
     )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.batches import remove_offsets
+from twinned.batches.estimation import remove_deviations
 from twinned.models.imputation import finite_bounds
 from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.measurement_errors import weigh_by_error
@@ -30,17 +30,18 @@ MAX_RELEVANT_FEATURES = 60
 """Number of features of a wide table that the settings without `all_features` use."""
 
 
-def prepare_rows(rows: TrainingRows) -> TrainingRows:
-    """The labelled rows of positive weight, without offsets of batches, and unlabelled ones."""
+def prepare_rows(rows: TrainingRows, batch_effect: str = "offset") -> TrainingRows:
+    """The labelled rows of positive weight, without effects of batches, and unlabelled ones."""
     labelled = ~np.isnan(rows.outputs).any(axis=1)
     present = np.array(labelled if rows.weight is None else labelled & (rows.weight > 0))
     if (n := present.sum()) < 2:
         raise ValueError(f"y has {n} known values in {len(rows)} rows; a twin needs two.")
-    prepared = weigh_by_error(remove_offsets(rows.take(present), shrinks=False))
+    # rows of weight 0 are as if they were not there
+    schema = mark_missing(rows.schema, rows.of_positive_weight().matrix)
+    prepared = replace(rows.take(present), schema=schema)
+    prepared = weigh_by_error(remove_deviations(prepared, batch_effect, shrinks=False))
     return replace(
         prepared,
-        # rows of weight 0 are as if they were not there
-        schema=mark_missing(rows.schema, rows.of_positive_weight().matrix),
         unlabelled=rows.matrix[~labelled],
         bounds=prepared.bounds if prepared.censored.any() else None,
     )
@@ -341,7 +342,7 @@ def build_problem_of_rows(
     of equal rows once.
     """
     options = resolve_options(estimator)
-    table = prepare_rows(rows).with_folds(folds)
+    table = prepare_rows(rows, getattr(estimator, "batch_effect", "offset")).with_folds(folds)
     if options.fold_members:
         table = table.join_folds(options.effort.n_folds)
     # its own generator: problems with the same seed draw the same numbers, in any number

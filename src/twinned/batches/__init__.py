@@ -1,0 +1,1 @@
+"""Batches of rows, such as laboratories: the deviation of each from the common function."""

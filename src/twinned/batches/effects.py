@@ -1,0 +1,409 @@
+"""Deviations of batches: estimates from the residuals of their known rows, and predictions."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.special import gammaln
+
+from twinned.batches.deviation import Deviation, fit_deviation, variance_between
+from twinned.exceptions import UnknownBatchWarning
+from twinned.rows.batches import batch_labels, unknown_batches
+from twinned.rows.schema import Floats, Indices
+
+_DIGITS = 8  # of the standard deviation of the errors, in y without deviations
+_MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
+_CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
+# Numbers of rows that the common variance of the noise of a batch counts for; the likeliest.
+_COMMON_ROWS = (2.0, 4.0, 8.0, 16.0, 32.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """The equations of a batch, solved for a constant of a normal distribution."""
+
+    rows: Indices  # of the known ones
+    scaled: Floats  # (row, feature)
+    factor: Any  # of the covariance without that of the constants; None where it is diagonal
+    ones: Floats  # (row,): its inverse times ones
+    dual: Floats  # (row,): its inverse times the residuals without the constant
+    constant: float
+    variance: float  # of the constant
+    precision: Floats  # (row,): diagonal of the inverse covariance with that of the constants
+    solved: Floats  # (row,): the inverse covariance times the residuals
+
+
+@dataclass(frozen=True, eq=False)
+class BatchEffects:
+    """Deviations of batches, from residuals of their known rows.
+
+    A residual is the deviation of its batch plus an error. With `shrinks`, constants have their
+    estimated variance; else they have any size, so that one of a batch has no effect on others.
+    """
+
+    names: list[str]
+    deviation: Deviation
+    features: Floats  # (known row, encoded feature)
+    codes: Indices  # (known row,)
+    residual: Floats  # (known row,)
+    weight: Floats  # (known row,); 0 where it is not used
+    noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
+    shrinks: bool
+    common_rows: float = np.inf  # that the common variance of the errors counts for in a batch
+    center: float = 0.0  # the mean of the constants
+    kind: str = "offset"  # of deviations that are compared
+    _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def estimate(
+        cls,
+        names: list[str],
+        start: Deviation,
+        features: Floats,
+        residual: Floats,
+        codes: Indices,
+        weight: Floats | None,
+        *,
+        shrinks: bool,
+        kind: str = "offset",
+    ) -> BatchEffects:
+        """From residuals (row,), codes of batches and sample weights.
+
+        `kind` is `"offset"`, `"function"` or `"auto"`. The length scales are those of `start`.
+        """
+        weight = np.ones(len(codes)) if weight is None else weight
+        weight = weight * (len(weight) / np.sum(weight))
+        known = cls(
+            names=names,
+            deviation=start,
+            features=features,
+            codes=codes,
+            residual=residual,
+            weight=weight,
+            noise_ratio=np.ones(len(names)),
+            shrinks=shrinks,
+            kind=kind,
+        )
+        constant = replace(start, slope=0.0, smooth=0.0)
+        kinds = {"offset": [constant], "function": [start], "auto": [constant, start]}[kind]
+        results = []
+        for candidate in kinds:
+            if candidate is start:
+                candidate = replace(start, slope=1.0, smooth=1.0)
+            results.append(known._fit(candidate))
+        result = results[0]
+        if len(results) == 2:
+            gains = results[1]._log_densities() - results[0]._log_densities()
+            if gains.sum() > _CLEAR_GAIN:
+                result = results[1]
+        return result
+
+    def _fit(self, start: Deviation) -> BatchEffects:
+        weight = self.weight
+        if not start.is_constant:  # of a large batch, some rows
+            order = np.random.RandomState(0).permutation(len(self.codes))
+            order = order[np.argsort(self.codes[order], kind="stable")]
+            sorted_codes = self.codes[order]
+            position = np.arange(len(order)) - np.searchsorted(sorted_codes, sorted_codes)
+            weight = weight.copy()
+            weight[order[position >= _MAX_ROWS]] = 0.0
+        scaled = start.scaled(self.features)
+        for _ in range(2):
+            ratio = self.noise_ratio[self.codes]
+            deviation = fit_deviation(start, scaled, self.residual, self.codes, weight / ratio)
+            # the common function is nearest to the batches that it was fitted to, and so the
+            # deviations of new ones are larger
+            n_batches = max(2, len(np.unique(self.codes[weight > 0])))
+            factor = (n_batches + 1) / (n_batches - 1)
+            deviation = replace(
+                deviation, slope=deviation.slope * factor, smooth=deviation.smooth * factor
+            )
+            self = replace(self, deviation=deviation, weight=weight).with_between()
+            if not np.isinf(self.common_rows):
+                break
+            self = self._with_noise()
+            if np.isinf(self.common_rows):
+                break
+        return self
+
+    # --- variances ----------------------------------------------------------------------------
+
+    def with_between(self) -> BatchEffects:
+        """With the variance and the mean of the constants, from estimates of each."""
+        free = replace(self, shrinks=False)
+        solutions = [free.solution(int(code)) for code in np.unique(self.codes[self.weight > 0])]
+        means = np.array([solution.constant for solution in solutions])
+        variance = np.array([solution.variance for solution in solutions])
+        between = variance_between(means, variance)
+        center = float(np.average(means, weights=1.0 / (between + variance + 1e-300)))
+        return replace(self, deviation=replace(self.deviation, between=between), center=center)
+
+    def _held_out(self) -> tuple[Floats, Floats, Indices]:
+        """(row,): errors and variances of residuals by the others of their batch, and the rows."""
+        errors, variances, rows = [], [], []
+        for code in np.unique(self.codes[self.weight > 0]):
+            own = self.solution(int(code))
+            used = own.precision > 1e-9 / self.deviation.noise
+            errors.append(own.solved[used] / own.precision[used])
+            variances.append(1.0 / own.precision[used])
+            rows.append(own.rows[used])
+        return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
+
+    def _log_densities(self) -> Floats:
+        """(row,): logarithms of the densities of residuals, by the others of their batch."""
+        errors, variances, rows = self._held_out()
+        result = np.zeros(len(self.codes))
+        result[rows] = -0.5 * (errors**2 / variances + np.log(variances))
+        return result
+
+    def _with_noise(self) -> BatchEffects:
+        """With the variance of the errors of each batch, if these clearly differ."""
+        errors, variances, rows = self._held_out()
+        codes = self.codes[rows]
+        squares = np.bincount(codes, errors**2 / variances, len(self.names))
+        counts = np.bincount(codes, minlength=len(self.names)).astype(float)
+        common = np.array(_COMMON_ROWS)[:, None]
+        total = common + counts
+        likelihood = (
+            gammaln(total / 2)
+            - gammaln(common / 2)
+            + common / 2 * np.log(common / 2)
+            - total / 2 * np.log((common + squares) / 2)
+            + squares / 2
+        ).sum(axis=1)
+        best = int(np.argmax(likelihood))
+        if likelihood[best] < _CLEAR_GAIN:
+            return self
+        ratio = (common[best] + squares) / (common[best] + counts)
+        return replace(self, noise_ratio=ratio, common_rows=float(common[best, 0]))
+
+    # --- equations ----------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_solutions": {}}
+
+    def solution(self, code: int) -> _Solution:
+        """The solved equations of a batch with known rows."""
+        if code in self._solutions:
+            return self._solutions[code]
+        rows = np.flatnonzero((self.codes == code) & (self.weight > 0))
+        deviation = self.deviation
+        noise = deviation.noise * self.noise_ratio[code] / self.weight[rows]
+        scaled = deviation.scaled(self.features[rows])
+        residual = self.residual[rows] - self.center
+        factor = None
+        if deviation.is_constant:
+            precision = 1.0 / np.maximum(noise, 1e-280)
+            ones, by_residual = precision, precision * residual
+        else:
+            covariance = deviation.covariance(scaled, scaled)
+            covariance[np.diag_indices_from(covariance)] += noise
+            factor = np.linalg.cholesky(covariance)
+            inverse = cho_solve((factor, True), np.eye(len(rows)))
+            precision, ones = np.diag(inverse), inverse.sum(axis=0)
+            by_residual = inverse @ residual
+        prior = 1.0 / max(deviation.between, 1e-280) if self.shrinks else 0.0
+        variance = 1.0 / (prior + ones.sum())
+        constant = float(variance * by_residual.sum())
+        self._solutions[code] = solution = _Solution(
+            rows=rows,
+            scaled=scaled,
+            factor=factor,
+            ones=ones,
+            dual=by_residual - constant * ones,
+            constant=constant + self.center,
+            variance=variance,
+            precision=precision - variance * ones**2,
+            solved=by_residual - constant * ones,
+        )
+        return solution
+
+    # --- predictions --------------------------------------------------------------------------
+
+    @property
+    def within(self) -> float:
+        """Standard deviation of the errors."""
+        return float(np.sqrt(self.deviation.noise))
+
+    @property
+    def n_known(self) -> Indices:
+        """(batch,): the number of known rows that are used."""
+        return np.bincount(self.codes[self.weight > 0], minlength=len(self.names))
+
+    def codes_of(self, batch: Any, n_rows: int) -> Indices:
+        """(row,): the number of the batch of each row; −1 for one without known rows."""
+        labels, n_known = batch_labels(batch, n_rows), self.n_known
+        number = {name: code for code, name in enumerate(self.names) if n_known[code]}
+        codes = np.array([-1 if label is None else number.get(label, -1) for label in labels])
+        unknown = sorted({labels[row] or "missing" for row in np.flatnonzero(codes < 0)})
+        if unknown:
+            warnings.warn(unknown_batches("Batches", unknown), UnknownBatchWarning, stacklevel=4)
+        return codes.astype(np.intp)
+
+    def of_rows(self, features: Floats, codes: Indices) -> tuple[Floats, Floats]:
+        """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""
+        mean, variance = np.full(len(codes), self.center), np.empty(len(codes))
+        scaled = self.deviation.scaled(features)
+        prior = self.deviation.paired(scaled, scaled)
+        for code in np.unique(codes):
+            rows = np.flatnonzero(codes == code)
+            parts = self._explained(int(code), scaled[rows])
+            variance[rows] = np.maximum(prior[rows] - np.sum(parts[0] ** 2, axis=1), 0.0)
+            variance[rows] += parts[1] ** 2
+            if code >= 0:
+                own = self.solution(int(code))
+                mean[rows] = own.constant
+                if own.factor is not None:
+                    mean[rows] += self.deviation.covariance(scaled[rows], own.scaled) @ own.dual
+        return mean, np.sqrt(variance)
+
+    def covariance(self, features: Floats, codes: Indices) -> Floats:
+        """(row, row): covariances of the errors of deviations."""
+        scaled = self.deviation.scaled(features)
+        result = np.zeros((len(codes), len(codes)))
+        for code in np.unique(codes):
+            rows = np.flatnonzero(codes == code)
+            explained, of_constant = self._explained(int(code), scaled[rows])
+            result[np.ix_(rows, rows)] = (
+                self.deviation.covariance(scaled[rows], scaled[rows])
+                - explained @ explained.T
+                + np.outer(of_constant, of_constant)
+            )
+        return result
+
+    def paired_covariance(
+        self, features: Floats, codes: Indices, others: Floats, other_codes: Indices
+    ) -> Floats:
+        """(row,): covariances of the errors of each row and the same one, or the only other one."""
+        scaled, other_scaled = (self.deviation.scaled(part) for part in (features, others))
+        other_scaled = np.broadcast_to(other_scaled, scaled.shape)
+        result = np.zeros(len(codes))
+        is_same = codes == other_codes
+        for code in np.unique(codes[is_same]):
+            rows = np.flatnonzero(is_same & (codes == code))
+            explained, of_constant = self._explained(int(code), scaled[rows])
+            other_explained, of_other = self._explained(int(code), other_scaled[rows])
+            result[rows] = (
+                self.deviation.paired(scaled[rows], other_scaled[rows])
+                - np.sum(explained * other_explained, axis=1)
+                + of_constant * of_other
+            )
+        return result
+
+    def _explained(self, code: int, scaled: Floats) -> tuple[Floats, Floats]:
+        """(row, known row), whose inner products the known rows of the batch explain.
+
+        And (row,), whose products are what is left of the variance of the constant.
+        """
+        if code < 0:
+            return np.zeros((len(scaled), 0)), np.full(len(scaled), self.deviation.between**0.5)
+        own = self.solution(code)
+        std = own.variance**0.5
+        if own.factor is None:
+            return np.zeros((len(scaled), 0)), np.full(len(scaled), std)
+        cross = self.deviation.covariance(scaled, own.scaled)
+        explained = solve_triangular(own.factor, cross.T, lower=True).T
+        return explained, (1.0 - cross @ own.ones) * std
+
+    def error_ratio(self, codes: Indices) -> Floats:
+        """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
+        return np.sqrt(np.append(self.noise_ratio, 1.0)[np.maximum(codes, -1)])
+
+    def widening(self, std_error: Floats, codes: Indices) -> Floats:
+        """Factors of the error scale, by the error of a deviation and by the noise of a batch."""
+        ratio = self.error_ratio(codes)
+        return np.hypot(ratio, std_error / self.within) if self.within else ratio
+
+    def without_own(self) -> tuple[Floats, Floats]:
+        """(known row,): deviations by the other rows of the batch, and their standard errors."""
+        mean, std = self.of_rows(self.features, self.codes)
+        for code in np.unique(self.codes[self.weight > 0]):
+            own = self.solution(int(code))
+            noise = self.deviation.noise * self.noise_ratio[code] / self.weight[own.rows]
+            alone = own.precision < 1e-9 / np.maximum(noise, 1e-280)
+            precision = np.where(alone, 1.0, own.precision)
+            mean[own.rows] = np.where(
+                alone, self.center, self.residual[own.rows] - own.solved / precision
+            )
+            variance = np.maximum(1.0 / precision - noise, 0.0)
+            std[own.rows] = np.sqrt(np.where(alone, self.deviation.between, variance))
+        return mean, std
+
+    def rounded(self, y: Floats) -> Floats:
+        """Y far below the errors, so that models do not depend on the size of deviations."""
+        unit = 10.0 ** np.floor(np.log10(max(self.within, 1e-290)) - _DIGITS)
+        return np.round(y / unit) * unit
+
+    def shifted(self, shift: float) -> BatchEffects:
+        """With a constant added to all deviations."""
+        return replace(self, residual=self.residual + shift, center=self.center + shift)
+
+    # --- further rows and results -------------------------------------------------------------
+
+    def add(
+        self, labels: list[str], features: Floats, residual: Floats, variance: Floats
+    ) -> tuple[BatchEffects, Indices]:
+        """With further known rows, and the codes of their batches (row,).
+
+        `variance` (row,) is that of the errors of the residuals.
+        """
+        names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
+        number = {name: code for code, name in enumerate(names)}
+        codes = np.array([number[label] for label in labels], dtype=np.intp)
+        ratio = np.pad(
+            self.noise_ratio, (0, len(names) - len(self.noise_ratio)), constant_values=1.0
+        )
+        weight = max(self.deviation.noise, 1e-280) / variance * ratio[codes]
+        added = replace(
+            self,
+            names=names,
+            features=np.concatenate([self.features, features]),
+            codes=np.append(self.codes, codes),
+            residual=np.append(self.residual, residual),
+            weight=np.append(self.weight, weight),
+            noise_ratio=ratio,
+        )
+        return added.with_between(), codes
+
+    def table(self, n_rows: Indices) -> pd.DataFrame:
+        """Mean deviations relative to that of all batches, their errors and numbers of rows."""
+        features = self._sample()
+        means, errors = [], []
+        for code, known in enumerate(self.n_known):
+            codes = np.full(len(features), code if known else -1)
+            means.append(self.of_rows(features, codes)[0].mean() - self.center)
+            errors.append(np.sqrt(self.covariance(features, codes).mean()))
+        columns = {"offset": means, "std_error": errors, "n_rows": n_rows}
+        return pd.DataFrame(columns, index=pd.Index(self.names, name="batch"))
+
+    def details(self, n_rows: Indices, columns: dict[str, int]) -> pd.DataFrame:
+        """What `batch_effects_` of an estimator has; encoded features by their names."""
+        table = self.table(n_rows).rename(columns={"offset": "deviation"})
+        features, known = self._sample(), self.n_known
+        for name, column in columns.items():
+            step = np.zeros(features.shape[1])
+            step[column] = 0.1 * np.nanstd(features[:, column]) or 1.0
+            slopes = []
+            for code in range(len(self.names)):
+                codes = np.full(len(features), code if known[code] else -1)
+                ends = (self.of_rows(features + sign * step, codes)[0] for sign in (1.0, -1.0))
+                slopes.append((next(ends) - next(ends)).mean() / (2.0 * step[column]))
+            table[f"slope {name}"] = slopes
+        table["noise_std"] = self.within * np.sqrt(self.noise_ratio)
+        errors, variances, rows = self._held_out()
+        by_batch = pd.Series(self.codes[rows])
+        held_out = pd.DataFrame({"rmse": errors**2, "coverage": errors**2 <= 1.645**2 * variances})
+        means = held_out.groupby(by_batch).mean().reindex(range(len(table)))
+        table["rmse"] = means["rmse"].to_numpy() ** 0.5
+        table["coverage"] = means["coverage"].to_numpy()
+        return table
+
+    def _sample(self) -> Floats:
+        """Features of known rows of all batches, at most 200."""
+        order = np.random.RandomState(0).permutation(len(self.codes))[:200]
+        return self.features[order]

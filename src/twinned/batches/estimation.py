@@ -1,0 +1,90 @@
+"""First estimates of the deviations of batches, before models are fitted to y without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from twinned.batches.effects import BatchEffects
+from twinned.batches.joint import fit_joint
+from twinned.rows.schema import Floats
+from twinned.rows.training import TargetBounds, TrainingRows
+from twinned.rows.validation import check_choice
+
+KINDS = ["auto", "offset", "function"]
+
+Rows = TypeVar("Rows", bound=TrainingRows)
+
+
+def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
+    """The rows with first estimates of the deviations of their batches, and y without them.
+
+    They are those of a Gaussian process of the features and of the deviations, each as expected by
+    the other rows. Without `shrinks`, a constant that is added to all y of one batch changes its
+    deviation alone, by the constant.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        Those without batches are not changed.
+    kind : {"auto", "offset", "function"}
+        Whether deviations are constants, or functions of the features.
+    shrinks : bool
+        See `BatchEffects`.
+    """
+    check_choice("batch_effect", kind, KINDS)
+    if rows.batch is None:
+        return rows
+    names, codes = np.unique(rows.batch, return_inverse=True)
+    used = rows.known
+    if rows.weight is not None:
+        used = used[rows.weight[used] > 0]
+    known = replace(rows, batch=codes).take(used)
+    features, known_codes = known.rows.features, np.asarray(known.batch)
+    weight = np.ones(len(known)) if known.weight is None else known.weight / known.weight.mean()
+    sums = np.bincount(known_codes, weight, len(names))
+    means = np.bincount(known_codes, weight * known.y, len(names)) / np.maximum(sums, 1e-300)
+    means[sums == 0] = np.average(known.y, weights=weight)
+    if shrinks:
+        means[:] = np.average(known.y, weights=weight)
+    y = _rounded(known.y - means[known_codes])
+    joint = fit_joint(
+        features,
+        y,
+        known_codes,
+        weight,
+        has_free_constants=not shrinks,
+        is_constant=kind == "offset",
+    )
+    parts = joint.deviation.scaled(features), y, known_codes, weight
+    deviation, common = joint.leave_one_out(*parts)
+    shift = np.average(y - deviation, weights=weight)
+    effects = BatchEffects.estimate(
+        names.tolist(),
+        joint.deviation,
+        features,
+        y - common + shift + means[known_codes],
+        known_codes,
+        known.weight,
+        shrinks=shrinks,
+        kind=kind,
+    )
+    removed = effects.of_rows(rows.rows.features, codes)[0]
+    removed[used] = deviation + shift + means[known_codes]
+    return replace(
+        rows,
+        y=effects.rounded(rows.y - removed),
+        bounds=rows.bounds
+        and TargetBounds(*(effects.rounded(end - removed) for end in rows.bounds)),
+        batch=codes,
+        deviation=removed,
+        effects=effects,
+    )
+
+
+def _rounded(y: Floats) -> Floats:
+    """Y far below its spread, so that estimates do not depend on what was subtracted."""
+    unit = 10.0 ** np.floor(np.log10(max(float(np.std(y)), 1e-290)) - 10)
+    return np.round(y / unit) * unit

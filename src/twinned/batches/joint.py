@@ -1,0 +1,263 @@
+"""A Gaussian process of a common function and of the deviations of batches, by likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from twinned.batches.deviation import Deviation
+from twinned.rows.kernels import KERNELS
+from twinned.rows.scaling import StandardScaling
+from twinned.rows.schema import Floats, Indices
+
+_MAX_ROWS = 2000  # whose deviations are computed at once
+_COARSE_ROWS, _FINE_ROWS = 250, 500  # by which the likelihood is computed
+_COARSE_STEPS, _FINE_STEPS = 40, 25
+_ROWS_OF_BATCH = 30  # at least, where a batch has as many
+# Logarithms of length scales and then of the variances of the common function, the linear and the
+# smooth deviation, the factor of its length scales, the noise, and the constants: bounds, and means
+# and deviations of priors. Features and y have unit variance.
+_STARTS = ((0.5, 0.0, -3.0, -3.0, 0.0, -2.0, -1.0), (1.5, 0.0, -5.0, -2.0, 0.7, -4.0, -1.0))
+_BOUNDS = (
+    (-3.0, 7.0),
+    (-7.0, 6.0),
+    (-14.0, 8.0),
+    (-14.0, 4.0),
+    (-1.5, 2.5),
+    (-14.0, 2.0),
+    (-14.0, 6.0),
+)
+_MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
+_STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
+
+
+@dataclass(frozen=True, eq=False)
+class JointProcess:
+    """The covariance of a common function, in length scales of the deviations, and of these."""
+
+    deviation: Deviation
+    amplitude: float  # variance of the common function
+    has_free_constants: bool  # of batches: of any size, and not from a normal distribution
+
+    def leave_one_out(
+        self, features: Floats, y: Floats, codes: Indices, weight: Floats
+    ) -> tuple[Floats, Floats]:
+        """(row,): deviations, and values of the common function, as expected by the other rows.
+
+        Those of many rows are computed in parts of whole batches. `features` are scaled.
+        """
+        deviations, common = np.zeros((2, len(y)))
+        order = np.random.RandomState(0).permutation(len(y))
+        order = order[np.argsort(codes[order], kind="stable")]
+        sizes = np.bincount(codes)
+        part_of_batch = (np.cumsum(sizes) - 1) // _MAX_ROWS
+        part_of_row = part_of_batch[codes[order]]
+        for part in np.unique(part_of_row):
+            rows = order[part_of_row == part]
+            for block in np.array_split(rows, -(-len(rows) // (2 * _MAX_ROWS))):
+                values = self._leave_one_out(features[block], y[block], codes[block], weight[block])
+                deviations[block], common[block] = values
+        return deviations, common
+
+    def _leave_one_out(
+        self, features: Floats, y: Floats, codes: Indices, weight: Floats
+    ) -> tuple[Floats, Floats]:
+        deviation = self.deviation
+        same = codes[:, None] == codes
+        own = deviation.covariance(features, features)
+        if not self.has_free_constants:
+            own += deviation.between
+        own *= same
+        covariance = (
+            self.amplitude * KERNELS["matern"](cdist(features, features, "sqeuclidean"))[0] + own
+        )
+        covariance[np.diag_indices_from(covariance)] += deviation.noise / weight + 1e-10
+        projection = Projection.of(covariance, self._design(codes))
+        solved, precision = projection.matrix @ y, np.diag(projection.matrix)
+        errors = np.where(precision > 1e-12, solved / np.maximum(precision, 1e-12), 0.0)
+        smoother = own @ projection.matrix
+        if self.has_free_constants:
+            smoother += projection.design @ projection.of_design
+        values = smoother @ y - np.diag(smoother) * errors
+        return values, y - errors - values
+
+    def _design(self, codes: Indices) -> Floats:
+        if not self.has_free_constants:
+            return np.ones((len(codes), 1))
+        return (codes[:, None] == np.unique(codes)).astype(float)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Matrices of generalized least squares with a covariance of the errors."""
+
+    design: Floats  # (row, column)
+    of_design: Floats  # (column, row): coefficients by values
+    matrix: Floats  # (row, row): the inverse covariance of what the design does not explain
+    log_determinant: float  # of the restricted likelihood
+
+    @classmethod
+    def of(cls, covariance: Floats, design: Floats) -> Projection:
+        """Of a covariance (row, row) and a design (row, column)."""
+        factor, failed = lapack.dpotrf(covariance, lower=True, clean=True)
+        if failed:
+            raise np.linalg.LinAlgError("The covariance of the rows is not positive definite.")
+        inverse = lapack.dpotri(factor, lower=True)[0]
+        inverse = np.tril(inverse) + np.tril(inverse, -1).T
+        solved = inverse @ design
+        information = design.T @ solved
+        of_design = np.linalg.solve(information, solved.T)
+        determinant = 2.0 * np.log(np.diag(factor)).sum() + np.linalg.slogdet(information)[1]
+        return cls(design, of_design, inverse - solved @ of_design, float(determinant))
+
+
+def fit_joint(
+    features: Floats,
+    y: Floats,
+    codes: Indices,
+    weight: Floats,
+    *,
+    has_free_constants: bool,
+    is_constant: bool,
+) -> JointProcess:
+    """Fit to y (row,) by the restricted likelihood.
+
+    `features` are (row, encoded feature), where a missing value counts as the mean. With
+    `is_constant`, deviations are constants.
+    """
+    scaling, target = StandardScaling.fit(features), StandardScaling.fit(y[:, None])
+    X, unit = scaling.transform(features)[:, scaling.varying], float(target.scale[0]) or 1.0
+    likelihood = _Likelihood(
+        X.round(9), (y - target.center[0]) / unit, codes, weight, has_free_constants, is_constant
+    )
+    n_features = X.shape[1]
+    n_batches = len(np.unique(codes))
+    prior_length = 0.5 * np.log(max(n_features, 1))
+
+    def expand(values: tuple[float, ...]) -> Floats:
+        return np.append(np.full(n_features, values[0] + prior_length), values[1:])
+
+    rng = np.random.RandomState(0)
+    order = rng.permutation(len(y))
+    rank = rng.permutation(int(codes.max()) + 1)  # whole batches, in random order
+    order = order[np.argsort(rank[codes[order]], kind="stable")]
+    position = np.arange(len(order)) - np.searchsorted(rank[codes[order]], rank[codes[order]])
+    most = max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)
+    order = order[position < most]
+    starts = [
+        likelihood.descend(order[:_COARSE_ROWS], expand(start), _COARSE_STEPS) for start in _STARTS
+    ]
+    best = min(starts, key=lambda result: result.fun)
+    if len(order) > _COARSE_ROWS:
+        best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS)
+    values = np.exp(best.x)
+    amplitude, slope, smooth, stretch, noise, between = values[n_features:]
+    lengths = np.full(features.shape[1], np.inf)
+    lengths[scaling.varying] = scaling.scale[scaling.varying] * values[:n_features]
+    deviation = Deviation(
+        center=scaling.center,
+        length_scales=lengths,
+        slope=0.0 if is_constant else float(slope * unit**2),
+        smooth=0.0 if is_constant else float(smooth * unit**2),
+        stretch=float(stretch),
+        noise=float(noise * unit**2),
+        between=float(between * unit**2),
+    )
+    return JointProcess(deviation, float(amplitude * unit**2), has_free_constants)
+
+
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    X: Floats  # (row, feature), standardized
+    y: Floats
+    codes: Indices
+    weight: Floats
+    has_free_constants: bool
+    is_constant: bool
+
+    def descend(self, rows: Indices, start: Floats, n_steps: int) -> Any:
+        """The result of a search on some of the rows."""
+        free = np.ones(len(start), dtype=bool)
+        n_features = self.X.shape[1]
+        free[n_features + 1 : n_features + 4] = not self.is_constant
+        free[-1] = not self.has_free_constants
+        codes = np.unique(self.codes[rows], return_inverse=True)[1]
+        parts = self.X[rows], self.y[rows], codes, self.weight[rows]
+        bounds = [_BOUNDS[0]] * n_features + list(_BOUNDS[1:])
+        return minimize(
+            self.negative,
+            start,
+            args=(free, *parts),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": n_steps},
+        )
+
+    def negative(
+        self,
+        parameters: Floats,
+        free: NDArray[np.bool_],
+        X: Floats,
+        y: Floats,
+        codes: Indices,
+        weight: Floats,
+    ) -> tuple[float, Floats]:
+        """The negative logarithm of the likelihood and prior, and its gradient."""
+        n_features = X.shape[1]
+        mean = np.append(np.full(n_features, _MEANS[0]), _MEANS[1:])
+        mean[:n_features] += 0.5 * np.log(max(n_features, 1))
+        std = np.append(np.full(n_features, _STDS[0]), _STDS[1:])
+        scores = np.where(free, (parameters - mean) / std, 0.0)
+        value, gradient = 0.5 * float(np.sum(scores**2)), scores / std
+        amplitude, slope, smooth, stretch, noise, between = np.where(
+            free[n_features:], np.exp(parameters[n_features:]), [1, 0, 0, 1, 1, 0]
+        )
+        scaled = X / np.exp(parameters[:n_features])
+        same = codes[:, None] == codes
+        squares = np.sum(scaled**2, axis=1)[:, None] + np.sum(scaled**2, axis=1)
+        squares = np.maximum(squares - 2.0 * (products := scaled @ scaled.T), 0.0)
+        correlation, by_square = KERNELS["matern"](squares)
+        n_columns = max(n_features, 1)
+        linear = slope / n_columns * products * same
+        covariance = amplitude * correlation + linear + between * same
+        if smooth:
+            near, near_by_square = KERNELS["matern"](squares / stretch**2)
+            near, near_by_square = smooth * near * same, smooth / stretch**2 * near_by_square * same
+            covariance += near
+        covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
+        design = np.ones((len(y), 1))
+        if self.has_free_constants:
+            design = (codes[:, None] == np.unique(codes)).astype(float)
+        try:
+            projection = Projection.of(covariance, design)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(parameters)
+        solved = projection.matrix @ y
+        value += 0.5 * (float(y @ solved) + projection.log_determinant)
+        sensitivity = 0.5 * (projection.matrix - np.outer(solved, solved))
+        by_squares = sensitivity * amplitude * by_square
+        of_smooth = of_stretch = 0.0
+        if smooth:
+            own = sensitivity * near_by_square
+            by_squares = by_squares + own
+            of_smooth, of_stretch = np.sum(sensitivity * near), -2.0 * np.sum(own * squares)
+        by_linear = sensitivity * same * (slope / n_columns)
+        lengths = -4.0 * (
+            by_squares.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, by_squares @ scaled)
+        ) - 2.0 * np.einsum("ij,ij->j", scaled, by_linear @ scaled)
+        others = [
+            amplitude * np.sum(sensitivity * correlation),
+            np.sum(sensitivity * linear),
+            of_smooth,
+            of_stretch,
+            noise * np.sum(np.diag(sensitivity) / weight),
+            between * np.sum(sensitivity * same),
+        ]
+        return value, gradient + np.where(free, np.append(lengths, others), 0.0)
