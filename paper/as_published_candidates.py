@@ -7,11 +7,11 @@ is the cause brings TF, RCL and WSB to print together and leaves the six others.
 
 Every candidate has errors of three predictions: ½F(x, a) − ½F(a, x), as in the reproduction, and
 F(x, a) or −F(a, x) alone; with one anchor, drawn at random for each row, with all, and with the
-best number of nearest anchors. Results: `benchmarks/results/as_published_candidates.csv`, `.md`.
+best number of nearest anchors. Results: `benchmarks/results/as_published_candidates.csv`; the page
+of the reproduction has them as factors.
 
     python -m paper.as_published_candidates                       # minutes on a GPU
     python -m paper.as_published_candidates --datasets WSB --n-splits 2 --n-members 1
-    python -m paper.as_published_candidates --only-table
 """
 
 from collections import namedtuple
@@ -25,7 +25,6 @@ import numpy as np
 
 from benchmarks import frame
 from paper import published, published_training
-from paper.comparison import published_rmse
 from paper.data import rmse, split_rows
 from paper.member_predictions import FittedTwin, errors_by_n_neighbors
 from paper.networks import NEIGHBORS
@@ -45,14 +44,7 @@ COLUMNS = [
     "members",
     "seconds:.3g",
 ]
-LOW_LOSS = ("TF", "RCL", "WSB")
 PREDICTIONS = ("mean", "first", "second")  # ½F(x, a) − ½F(a, x), F(x, a) and −F(a, x)
-
-KINDS = {
-    "1 anchor": ("rmse_1_anchor", "T2", "tnnr_1_anchor"),
-    "all": ("rmse_all_anchors", "T2", "tnnr_all_anchors"),
-    "nearest": ("rmse_nearest", "T3", "nn_inference"),
-}
 
 
 class Rules(NamedTuple):
@@ -229,40 +221,11 @@ def split_errors(model, X, y):
     return np.column_stack([one, every, ensemble, *by_number])
 
 
-def summary(runs):
-    """Return the ratios to print of each candidate: of the three sets, and of the six others."""
-    rows = []
-    for (candidate, prediction), own in runs.groupby(["candidate", "prediction"], sort=False):
-        own = own.set_index("dataset")
-        cells = [candidate, prediction]
-        for column, table, method in KINDS.values():
-            ratios = own[column] / published_rmse(table)[method]
-            cells += [f"{ratios.get(key, np.nan):.3f}" for key in LOW_LOSS]
-            others = ratios.drop(list(LOW_LOSS), errors="ignore").dropna()
-            cells.append(f"{others.min():.2f} to {others.max():.2f}" if len(others) else "–")
-        cells.append(", ".join(f"{own['epochs'].get(key, np.nan):.0f}" for key in LOW_LOSS))
-        rows.append(cells)
-    splits, members = runs["splits"].max(), runs["members"].max()
-    header = ["candidate", "prediction"]
-    for kind in KINDS:
-        header += [f"{key}, {kind}" for key in LOW_LOSS] + [f"six others, {kind}"]
-    return [
-        "# Candidates for the cause of the printed errors of TF, RCL and WSB",
-        "",
-        f"Ratios to the printed errors of tables 2 and 3; {splits} splits, {members} networks "
-        "each. *mean* is ½F(x, a) − ½F(a, x), *first* F(x, a), *second* −F(a, x). "
-        "`python -m paper.as_published_candidates`.",
-        "",
-        *frame.markdown_table([*header, "epochs"], rows),
-    ]
-
-
 BENCHMARK = frame.Benchmark(
     "as_published_candidates",
     __doc__,
     COLUMNS,
     run=run_candidates,
-    summary=summary,
     trial=("dataset",),
     axes={"dataset": list(KEYS)},
     options={"candidates": list(CANDIDATES), "n_splits": 5, "n_members": 4},

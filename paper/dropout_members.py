@@ -11,7 +11,7 @@ distances of their points. Here the members are
 All have the same layers and training. The correlation is that of the errors e of two members on the
 test rows, mean(e_i e_j) / mean(e_i²): with 1, the mean over members is no better than one of them;
 with 0, its squared error falls as one over their number. Nothing is chosen by it. Results:
-`benchmarks/results/dropout_members.csv` and `.md`.
+`benchmarks/results/dropout_members.csv`, and the page of the reproduction.
 
     python -m paper.dropout_members    # two minutes of a processor
 """
@@ -101,34 +101,11 @@ def describe_errors(errors):
     return {"rmse_one": one**0.5, "rmse_mean": mean**0.5, "correlation": correlation}
 
 
-def summary(runs):
-    means = runs.groupby(["ensemble", "dataset"])[["correlation", "rmse_one", "rmse_mean"]].mean()
-    rows = []
-    for name in ENSEMBLES:
-        own = means.loc[name]
-        gains = 1 - own["rmse_mean"] / own["rmse_one"]
-        cells = [f"{own['correlation'][key]:.3f}" for key in DATASETS]
-        cells += [f"{own['rmse_one'][key]:.3g}, {gains[key]:.1%}" for key in DATASETS]
-        rows.append([name, *cells])
-    header = [f"correlation, {key}" for key in DATASETS]
-    header += [f"error of one, gain: {key}" for key in DATASETS]
-    return [
-        "# Correlation of the members of a dropout ensemble, and of anchors",
-        "",
-        f"`python -m paper.dropout_members`: means over {runs['seed'].nunique()} splits. The "
-        "correlation is that of the errors of two members on the test rows. The gain is that of "
-        f"the mean of {N_MEMBERS} masks or anchors, or of {N_NETWORKS} networks, over one.",
-        "",
-        *frame.markdown_table(["", *header], rows),
-    ]
-
-
 BENCHMARK = frame.Benchmark(
     "dropout_members",
     __doc__,
     COLUMNS,
     execute=run_ensembles,
-    summary=summary,
     trial=("ensemble", "dataset", "seed"),
     axes={"ensemble": list(ENSEMBLES), "dataset": DATASETS, "seed": [0, 1, 2]},
 )

@@ -62,8 +62,6 @@ def time_values(records: Records) -> dict[str, str]:
 
 def one_training(timing: list[Record]) -> str:
     """Return the seconds of one training and of predictions, over the data sets."""
-    if not timing:
-        return "Times of single trainings (figure 8) are not measured yet: `python -m paper run C`."
 
     def range_of(kind: str, values: Callable[[Record], list[float]], unit: float = 1.0) -> str:
         means = [
@@ -104,15 +102,13 @@ def _epoch_values(records: Records) -> dict[str, str]:
 
 
 def time_figures(records: Records) -> str:
-    """Return the pictures of figure 8, or that it has no records."""
+    """Return the pictures of figure 8."""
     pictures = [
         f"![Figure 8, {LABELS[variant]}](pictures/paper-C-{variant}.png)"
         for variant in STUDIES["timing"].variants
         if current_records(records, "timing", variant)
     ]
-    return "\n\n".join(pictures) or (
-        "Not measured yet: `python -m paper run C` on a machine that does nothing else."
-    )
+    return "\n\n".join(pictures)
 
 
 def origin_values(records: Records) -> dict[str, str]:

@@ -48,13 +48,14 @@ def timing_trials(variant: str, dataset: str, split: int, quick: bool) -> list[T
 def run_timing(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
     """Yield seconds of each training and of predicting the test rows, by the number of anchors."""
     for trial in batch:
-        train, validation, (X_test, _) = split_rows(trial.dataset, trial.split)
+        train, (X_val, y_val), (X_test, _) = split_rows(trial.dataset, trial.split)
+        held_out = {"X_val": X_val, "y_val": y_val}
         plain, n = trial.settings["pairs"] == "plain", trial.settings["repetitions"]
         kind: Any = NeuralRegressor if plain else TwinNeuralRegressor
-        _shorten(make_estimator(trial, kind), trial.variant).fit(*train, None, *validation)
+        _shorten(make_estimator(trial, kind), trial.variant).fit(*train, **held_out)
         model = make_estimator(trial, kind)
         seconds = [
-            _seconds(model.set_params(random_state=seed).fit, *train, None, *validation)
+            _seconds(model.set_params(random_state=seed).fit, *train, **held_out)
             for seed in range(n)
         ]
         predictions = {}
@@ -82,7 +83,7 @@ def _anchors(trial: Trial) -> dict[str, Any]:
     return {"all": "all"} | {str(k): NearestAnchors(k) for k in ANCHORS}
 
 
-def _seconds(call: Any, *arguments: Any) -> float:
+def _seconds(call: Any, *arguments: Any, **options: Any) -> float:
     start = time.perf_counter()
-    call(*arguments)
+    call(*arguments, **options)
     return time.perf_counter() - start

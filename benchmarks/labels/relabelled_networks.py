@@ -8,7 +8,7 @@ rows, which are apart. Weights were not chosen by results: 1 is in the middle of
 
     python -m benchmarks.labels.relabelled_networks             # one split: two minutes of one core
 
-Results: `benchmarks/results/relabelled_networks.csv` and `.md`.
+Results: `benchmarks/results/relabelled_networks.csv`; the page of the reproduction has the ratios.
 """
 
 import numpy as np
@@ -46,31 +46,11 @@ def run_split(dataset, seed, method):
     return {"rmse": rmse(model.predict(X_test), y_test)}
 
 
-def summary(runs):
-    errors = runs.pivot_table(index=["dataset", "seed"], columns="method", values="rmse")
-    means = errors.groupby("dataset").mean()
-    rows = []
-    for dataset, own in means.iterrows():
-        ratios = [f"{own[method] / own['supervised']:.3f}" for method in METHODS[1:]]
-        rows.append([dataset, f"{own['supervised']:.4g}", *ratios])
-    return [
-        "# Algorithm 1 for networks",
-        "",
-        f"Test RMSE of small twin networks with {SHARE:.0%} of the rows labelled (splits: "
-        f"{runs['seed'].nunique()}); of the others as a ratio to it: loops in the loss with "
-        "weight 1, and loops that are relabelled, by Λ. "
-        "`python -m benchmarks.labels.relabelled_networks`.",
-        "",
-        *frame.markdown_table(["", "supervised", "loops in the loss", *RELABELLED], rows),
-    ]
-
-
 BENCHMARK = frame.Benchmark(
     "relabelled_networks",
     __doc__,
     COLUMNS,
     run=run_split,
-    summary=summary,
     trial=("dataset", "seed", "method"),
     axes={"seed": N_SPLITS, "dataset": ["YH", "WSB", "BC"], "method": METHODS},
 )

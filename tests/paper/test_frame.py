@@ -96,7 +96,7 @@ BENCHMARKS = [
         "speed": ["forest_times", "neural_fit"],
     }.items()
     for name in names
-] + ["paper.dropout_members", "paper.multiplier"]  # fmt: skip
+] + ["paper.multiplier"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
