@@ -32,7 +32,7 @@ MODELS = {
     "AutoTwinRegressor": AutoTwinRegressor,
 }
 # Rows up to which a model is fitted without --large.
-QUICK_ROWS = {"TwinNeuralRegressor": 50, "AutoTwinRegressor": 50}
+QUICK_ROWS = {"TwinNeuralRegressor": 50, "AutoTwinRegressor": 300}
 
 
 def seconds_of(function, *arguments):

@@ -153,10 +153,9 @@ class TablePredictor:
         if self.batch_column in table.names:
             cells = table.column(str(self.batch_column))
             batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
-        features = X if self.is_named else X.to_numpy()
-        return FeatureRows(features, batch, [*notes, *self._describe_unlike_known(features)])
+        return FeatureRows(X if self.is_named else X.to_numpy(), batch, notes)
 
-    def _describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
+    def describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
         """A sentence for each feature with values that no known row is like."""
         with ignore_table_warnings():
             matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix

@@ -95,8 +95,8 @@ def to_numeric(column: Column, name: Hashable) -> NDArray[np.floating]:
         reason = f"Column {name!r} is not numeric: row {row} holds {value!r}"
         if isinstance(value, str | bytes):
             raise ValueError(
-                f"{reason}. Convert it, or give it the dtype 'category' (with categorical_features="
-                "'from_dtype'), or name it in the list categorical_features."
+                f"{reason}. Convert it; or, in fit, give it the dtype 'category' (with "
+                "categorical_features='from_dtype'), or name it in the list categorical_features."
             )
         try:
             numbers[row] = to_number(value)

@@ -122,9 +122,14 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         kept, noise = _best_settings(group[0], trial.errors[:, -1])
         settings = [settings[i] for i in kept]
         fold_members = [fold_members[i * n_folds + fold] for i in kept for fold in range(n_folds)]
-        max_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
-        fold_steps = max_steps
+        fold_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
     of_folds = _train_members(config, group, [fold_members] * len(group), fold_steps)
+    if options.fold_members and n_folds > 1 and fold_steps < max_steps:
+        _, noise = _best_settings(group[0], of_folds[0].errors[:, -1], n_folds)
+        if noise >= _MUCH_NOISE:
+            max_steps = fold_steps
+        else:
+            of_folds = _train_members(config, group, [fold_members], max_steps)
     selections = [
         select_settings(problem, len(settings), trained)
         for problem, trained in zip(group, of_folds, strict=True)
@@ -247,12 +252,14 @@ def _train_members(
     ]
 
 
-def _best_settings(problem: TrainingProblem, errors: Floats) -> tuple[Indices, float]:
+def _best_settings(
+    problem: TrainingProblem, errors: Floats, n_folds: int = _TRIAL_FOLDS
+) -> tuple[Indices, float]:
     """Indices of the better half of the settings, and the least error in deviations of y.
 
     `errors` (setting and fold,) are those of the held-out rows of the first folds.
     """
-    sizes = [problem.row_weight[fold].sum() for fold in problem.folds[:_TRIAL_FOLDS]]
+    sizes = [problem.row_weight[fold].sum() for fold in problem.folds[:n_folds]]
     squares = np.where(np.isfinite(errors), errors, np.inf).astype(np.float64) ** 2
     of_settings = np.average(squares.reshape(-1, len(sizes)), axis=1, weights=sizes)
     best = of_settings.argsort(kind="stable")[: -(-len(of_settings) // 2)]
