@@ -286,7 +286,7 @@ def test_coverage_and_importance_have_error_bars(report, charts):
     expected = [np.sqrt(c * (1 - c) / 80) for c in coverage["confidence"]]
     assert coverage["standard_error"] == pytest.approx(expected)
     assert all(feature["standard_error"] > 0 for feature in report["importance"][:2])
-    assert charts["comparison"].count("stroke: var(--ink)") == 3
+    assert charts["comparison"].count("stroke: var(--ink)") == 2  # without the mean
     assert charts["importance"].count("stroke: var(--ink)") == len(report["importance"])
 
 
