@@ -127,7 +127,7 @@ def test_models_fitted_in_python_with_batches(tmp_path, monkeypatch):
                 arguments = (*arguments[:-1], "y:max")
             stderr = run(*arguments).stderr
             assert stderr.count("none is given: predictions are those of the mean of all") == 1
-            assert "--batch names" in stderr
+            assert "--batch" in stderr
     twinned.save(single, "m.twin")
     table[:9].assign(a=table["a"] + 0.01).to_csv("new.csv", index=False)
     assert "none is given" in run("query", "m.twin", "new.csv").stderr

@@ -92,6 +92,32 @@ def test_single_member_with_all_the_weight():
         assert reason == f"Use twinned gradient boosting: {weight}."
 
 
+@pytest.mark.parametrize(
+    ("weight", "members"), [(0.5, ["ridge", "gp_matern"]), (0.99, ["ridge"]), (0.01, ["gp_matern"])]
+)
+def test_no_blend_of_a_member_with_all_the_weight(weight, members, monkeypatch):
+    """The weights of the recommended members are fitted anew: they may be 0 and 1."""
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    blend = AutoTwinRegressor(members=["ridge", "gp_matern"], cv=3).fit(X, X[:, 0])
+    recommended = make_blend({"ridge": 5, "gp_matern": 5.1}, {"ridge": 0.5, "gp_matern": 0.5}, 1)
+    for name in ("leaderboard_", "contribution_", "blend_", "member_weights_"):
+        monkeypatch.setattr(type(blend), name, vars(recommended)[name], raising=False)
+        vars(blend).pop(name, None)
+    select = AutoTwinRegressor.select_members
+
+    def select_members(self, names):
+        selected = select(self, names)
+        if len(names) > 1:
+            selected.member_weights_ = np.array([weight, 1 - weight])
+        return selected
+
+    monkeypatch.setattr(AutoTwinRegressor, "select_members", select_members)
+    found, model = choose_model(blend)
+    assert found.members == members
+    assert model.member_names_ == members
+    assert ("a blend" in found.reason) == (len(members) == 2)
+
+
 def test_blend_where_a_single_member_is_hardly_better():
     weights = {"gp_rbf": 0.1, "tree_twin": 0.9}
     blend = make_blend(ERRORS, weights, 1.105, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))

@@ -162,7 +162,7 @@ def test_several_outputs():
     ("model", "y", "error", "message"),
     [
         (LogTargetRegressor(BLEND), Y - Y.min(), ValueError, "positive y, but the smallest is 0"),
-        (LogTargetRegressor(Ridge()), Y, TypeError, "must be a twin, or end with one, not Ridge"),
+        (LogTargetRegressor(Ridge()), Y, TypeError, "must be a twin, or end with one, not a Ridge"),
         (TransformedTargetTwin(BLEND, "sqrt"), Y, ValueError, "'auto', 'log', 'power' or None"),
         (LogTargetRegressor(BLEND), np.where(Y > 1e5, Y, np.nan), ValueError, "NaN"),
         (TransformedTargetTwin(BLEND), np.tile(Y[:, None], 2), ValueError, "single output, not 2"),

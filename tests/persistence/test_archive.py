@@ -2,6 +2,8 @@
 
 import io
 import json
+import struct
+import tracemalloc
 import warnings
 import zipfile
 
@@ -21,6 +23,7 @@ from twinned.persistence.archive import (
     MODEL,
     from_npy,
     make_digest,
+    read_zip,
     to_json,
     to_npy,
     write_zip,
@@ -243,3 +246,18 @@ def test_flipped_bit_is_refused_or_harmless(tree_bytes, damaged_file, position, 
     assert isinstance(model, DecisionTreeRegressor)
     twinned.save(model, path := damaged_file(b"").path)
     assert path.read_bytes() == tree_bytes
+
+
+def test_a_member_that_is_larger_than_it_claims_takes_no_memory():
+    """A zip whose sizes are too small is refused, after as many bytes as they state."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("twinned.json", bytes(100_000_000))
+    size = struct.pack("<L", 100_000_000)
+    lying = content.getvalue().replace(size, struct.pack("<L", 10))
+    tracemalloc.start()
+    with pytest.raises(zipfile.BadZipFile, match="CRC"):
+        read_zip(lying)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
@@ -73,7 +74,13 @@ def choose_model(
     """
     kind = "error of the logarithm" if transform.is_log else "error"
     members, conclusion, reason, twins = recommend(blend, kind)
-    twin = blend.select_members(members).set_params(verbose=0)
+    twin = blend.select_members(members)
+    # their weights are fitted anew, and may be those of a single member
+    if len(members) > 1 and twin.member_weights_.max() > 1 - _LEAST_WEIGHT:
+        heaviest = twin.member_names_[int(np.argmax(twin.member_weights_))]
+        members, conclusion, reason, twins = recommend(blend, kind, [heaviest])
+        twin = blend.select_members(members)
+    twin.set_params(verbose=0)
     predicted, y = twin.out_of_fold()[["prediction", "y"]].to_numpy().T
     if failure := describe_failure(predicted, y, fold_means(twin, twin.fitted_.known_y)):
         return Recommendation(members, NO_PREDICTION, failure, ""), twin
@@ -97,12 +104,15 @@ def describe_failure(predicted: Floats, y: Floats, mean: Floats) -> str:
     return f"These features do not {clearly}predict y: {error}."
 
 
-def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
+def recommend(
+    blend: AutoTwinRegressor, kind: str = "error", used: list[str] | None = None
+) -> Recommendation:
     """Return the members of the blend to use, from its out-of-fold errors, of this kind.
 
     Twins are used where the blend with them, or a single one, has the lowest error. Ridge
     regression, which is the simplest, is used where its error is at most 1 % higher than that of
-    the blend, and another single member where its error is more than 1 % lower.
+    the blend, and another single member where its error is more than 1 % lower. `used` are the
+    members with a weight, if they are known.
     """
     board = blend.leaderboard_.set_index("member")
     twins = [name for name, model in blend.members_.items() if isinstance(model, BaseTwin)]
@@ -112,7 +122,7 @@ def recommend(blend: AutoTwinRegressor, kind: str = "error") -> Recommendation:
     if contribution is not None and contribution["ratio"] >= 1 and not best_is_twin:
         weights, error = contribution["baseline_weights"], contribution["baseline_rmse"]
     by_name = dict(zip(blend.member_names_, weights, strict=True))
-    used = [name for name in board.index if by_name[name] >= _LEAST_WEIGHT]
+    used = used or [name for name in board.index if by_name[name] >= _LEAST_WEIGHT]
     candidates = [name for name in board.index if name in used or name not in twins]
     ratio = board["rmse"] / error if error > 0 else board["rmse"] * 0.0 + 1.0
     simple = [name for name in candidates if _is_ridge(name) and ratio[name] <= 1 + _LEAST_GAIN]

@@ -175,6 +175,11 @@ class ExplanationMethods(FittedAttributes):
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
 
+    @property
+    def feature_importances_(self) -> Floats:
+        """`feature_relevance_`, by the name that `RFECV` and `SelectFromModel` look for."""
+        return self.feature_relevance_
+
     @per_target
     def applicability(self, X: ArrayLike) -> pd.DataFrame:
         """Whether each row is inside, at the edge, or outside of the anchors.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 
 _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
+_DATES = "; turn it into numbers, or put skrub's TableVectorizer() before the model."
 Column = nw.Series | np.ndarray  # of a data frame, or of an array
 
 
@@ -67,7 +69,8 @@ def is_numeric_dtype(column: Column) -> bool:
 
 def ordered_levels(column: Column) -> list[Hashable] | None:
     """The levels of an ordered pandas category, lowest first; None for anything else."""
-    dtype = column.to_native().dtype if isinstance(column, nw.Series) else None
+    # a column of pyarrow has none
+    dtype = getattr(column.to_native(), "dtype", None) if isinstance(column, nw.Series) else None
     if dtype is None or not getattr(dtype, "ordered", False):
         return None
     return [plain_value(level) for level in dtype.categories]
@@ -81,17 +84,19 @@ def to_numeric(column: Column, name: Hashable) -> NDArray[np.floating]:
             # polars and nullable pandas columns mark a missing value by null, not by NaN
             return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
         if column.dtype.is_temporal():
-            raise TypeError(f"Column {name!r} holds {column.dtype}; turn it into numbers first.")
+            raise TypeError(f"Column {name!r} holds {column.dtype}{_DATES}")
         values = column.to_list()
     elif np.iscomplexobj(column):
         raise ValueError(f"Complex data not supported: column {name!r}.")
     numbers = np.empty(len(column))
     for row, value in enumerate(values):
+        if isinstance(value, datetime.date | datetime.timedelta):
+            raise TypeError(f"Column {name!r} holds {type(value).__name__}{_DATES}")
         reason = f"Column {name!r} is not numeric: row {row} holds {value!r}"
         if isinstance(value, str | bytes):
             raise ValueError(
-                f"{reason}. Convert it, or give it the dtype 'category' (with categorical_features="
-                "'from_dtype'), or name it in the list categorical_features."
+                f"{reason}. Convert it; or, in fit, give it the dtype 'category' (with "
+                "categorical_features='from_dtype'), or name it in the list categorical_features."
             )
         try:
             numbers[row] = to_number(value)

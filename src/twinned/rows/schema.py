@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
@@ -177,12 +179,18 @@ class TableSchema:
         return matrix
 
 
-def is_table(X: object) -> bool:
+def is_table(X: Any) -> bool:
     """Whether X is a data frame with named, typed columns (pandas, polars and others).
 
     A lazy one is refused.
     """
-    if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
+    try:
+        native = nw.from_native(X, eager_only=True, pass_through=True)
+    except DuplicateError:
+        counts: Counter[str] = Counter(getattr(X, "column_names", None) or X.columns)
+        repeated = ", ".join(repr(name) for name, count in counts.items() if count > 1)
+        raise ValueError(f"Several columns of X have the name {repeated}; rename them.") from None
+    if isinstance(native, nw.DataFrame):
         return True
     if hasattr(X, "collect_schema") or is_dask(X):
         call = "compute" if is_dask(X) else "collect"

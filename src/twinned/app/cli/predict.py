@@ -134,13 +134,14 @@ def predict_command(options: PredictOptions) -> None:
 def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     """Predict the rows of one file."""
     from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import read_rows, warn_without_batch
+    from twinned.app.cli.saved_model import note_missing_batch, read_rows
 
     path = options.result_path(options.known)
     table = read_table(options.table, options.reading, predictor.names or ())
     table.require(options.copied, "--keep")
     rows = read_rows(predictor, table)
-    warn_without_batch(predictor, rows.batch, "--batch names their column")
+    remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
+    note_missing_batch(predictor, rows.batch, remedy)
     with messages.print_warnings():
         columns = predictor.predict(
             rows,
@@ -151,6 +152,7 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
             bounds=options.bounds,
             applicability=options.applicability or options.interval is not None,
         )
+    messages.print_notes(predictor.describe_unlike_known(rows.X))
     _note_outside(predictor, columns, options)
     if options.interval is not None and options.bounds is None:
         for suffix, target_predictor in predictor.of_targets.items():

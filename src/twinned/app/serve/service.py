@@ -118,7 +118,7 @@ class PredictionService:
         """Return the features of the rows of a table, with warnings as notes."""
         with refuse_value_errors():
             rows = self.predictor.read(table)
-        notes = list(rows.notes)
+            notes = [*rows.notes, *self.predictor.describe_unlike_known(rows.X)]
         if table.detected:
             notes.insert(0, f"{table.path} is read with {', '.join(table.detected)}.")
         columns = np.asarray(rows.X, dtype=object).T

@@ -43,6 +43,7 @@ _TRIAL_FOLDS = 3  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
 # steps change next to nothing.
 _MUCH_NOISE = 0.2
+_LEAST_FALL = 0.05  # of the error in the last two fifths of the steps, with which more may help
 
 
 class TrainedEnsemble(NamedTuple):
@@ -122,9 +123,15 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         kept, noise = _best_settings(group[0], trial.errors[:, -1])
         settings = [settings[i] for i in kept]
         fold_members = [fold_members[i * n_folds + fold] for i in kept for fold in range(n_folds)]
-        max_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
-        fold_steps = max_steps
+        fold_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
     of_folds = _train_members(config, group, [fold_members] * len(group), fold_steps)
+    if options.fold_members and n_folds > 1 and fold_steps < max_steps:
+        errors = [_best_settings(group[0], e, n_folds)[1] for e in of_folds[0].errors.T]
+        still_falls = errors[-1] < (1.0 - _LEAST_FALL) * errors[-1 - 2 * len(errors) // 5]
+        if errors[-1] < _MUCH_NOISE or still_falls:
+            of_folds = _train_members(config, group, [fold_members], max_steps)
+        else:
+            max_steps = fold_steps
     selections = [
         select_settings(problem, len(settings), trained)
         for problem, trained in zip(group, of_folds, strict=True)
@@ -247,12 +254,14 @@ def _train_members(
     ]
 
 
-def _best_settings(problem: TrainingProblem, errors: Floats) -> tuple[Indices, float]:
+def _best_settings(
+    problem: TrainingProblem, errors: Floats, n_folds: int = _TRIAL_FOLDS
+) -> tuple[Indices, float]:
     """Indices of the better half of the settings, and the least error in deviations of y.
 
     `errors` (setting and fold,) are those of the held-out rows of the first folds.
     """
-    sizes = [problem.row_weight[fold].sum() for fold in problem.folds[:_TRIAL_FOLDS]]
+    sizes = [problem.row_weight[fold].sum() for fold in problem.folds[:n_folds]]
     squares = np.where(np.isfinite(errors), errors, np.inf).astype(np.float64) ** 2
     of_settings = np.average(squares.reshape(-1, len(sizes)), axis=1, weights=sizes)
     best = of_settings.argsort(kind="stable")[: -(-len(of_settings) // 2)]
