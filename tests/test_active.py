@@ -107,7 +107,7 @@ def test_each_kind_of_twin_can_be_queried(model, strategy):
         ({"n": 0}, "n must be"),
         ({"strategy": "difference"}, "'difference'"),
         ({"diversity": -1}, "diversity must not be negative, but is -1"),
-        ({"model": Ridge().fit(X, y)}, r"model must be a twin, not Ridge\(\)"),
+        ({"model": Ridge().fit(X, y)}, r"model must be a twin, not a Ridge"),
         ({"X_pool": X[:, :1]}, "1 feature"),
     ],
 )

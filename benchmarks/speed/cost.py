@@ -97,7 +97,7 @@ def table(runs, committed):
         "",
         "Processor seconds of one thread, beside scikit-learn's `HistGradientBoostingRegressor` in "
         "the same run, and the committed figures of the last release. "
-        "`python -m benchmarks.speed.cost`.",
+        "A busy machine takes up to twice as long. `python -m benchmarks.speed.cost`.",
         "",
         *frame.markdown_table(header, rows),
     ]

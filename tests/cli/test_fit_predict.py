@@ -110,7 +110,8 @@ def csv_of(result):
 
 def exact(source):
     """Read numbers to the last bit, which pandas does not promise."""
-    return pd.read_csv(source, dtype=str).map(float)
+    table = pd.read_csv(source, dtype=str).drop(columns="applicability", errors="ignore")
+    return table.map(float)
 
 
 # --- fit, then predict ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def test_points_bars_and_coverage():
     np.testing.assert_array_equal(bars[:, :, 1], intervals)
     np.testing.assert_array_equal(bars[:, 0, 0], y_pred)
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert labels == ["90% interval", "covered: 67% of 3", "not covered: 33% of 3"]
+    assert labels == ["90 % interval", "covered: 67 % of 3", "not covered: 33 % of 3"]
     assert display.figure_ is display.ax_.figure
 
 

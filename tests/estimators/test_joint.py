@@ -74,18 +74,3 @@ def test_samples_have_the_stated_moments():
 @pytest.mark.parametrize(("mean", "expected"), [(-1.0, 0.0), (0.0, 0.5), (1.0, 1.0)])
 def test_probability_without_deviation_is_certain(mean, expected):
     assert probability_positive(np.array([mean]), np.zeros(1)) == expected
-
-
-def test_coefficients_give_sums_of_conditional_covariances():
-    rng = np.random.RandomState(1)
-    known, rows, others = (rng.uniform(size=(n, 2)) for n in (9, 4, 6))
-    process, values = MetricProcess(known, METRIC, SCHEMA), rng.normal(size=4)
-    explained = process.explained(METRIC.in_length_scales(rows))
-    coefficients = process.coefficients(explained, values)
-    to_all = np.array([[matern(x, a) for a in [*known, *rows]] for x in others])
-    prior = np.array([[matern(a, b) for b in known] for a in known])
-    inverse = np.linalg.inv(prior + (METRIC.noise + 1e-8) * np.eye(9))
-    to_known = [np.array([[matern(a, b) for b in known] for a in part]) for part in (others, rows)]
-    covariance = np.array([[matern(a, b) for b in rows] for a in others])
-    covariance -= to_known[0] @ inverse @ to_known[1].T
-    np.testing.assert_allclose(to_all @ coefficients, covariance @ values, atol=1e-9)

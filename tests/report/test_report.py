@@ -93,6 +93,18 @@ class PageParser(HTMLParser):
         pass
 
 
+def test_verdict_is_that_of_the_error_beside_the_mean(report):
+    errors = report["errors"]
+    is_good = 2 * errors["rmse"] ** 2 <= errors["mean_rmse"] ** 2
+    assert report["verdict"] == ("good" if is_good else "fair")
+    assert f'<p class="conclusion {report["verdict"]}">' in render(report)
+
+
+def test_the_error_of_the_mean_is_in_the_table_and_not_in_the_chart(report):
+    assert "mean of y" in render(report)
+    assert "mean of y" not in draw_charts(report)["comparison"]
+
+
 def test_report_can_be_written_as_json(report):
     again = json.loads(json.dumps(report, allow_nan=False))
     assert again["rows"] == again["fitted_rows"] == 80
@@ -259,7 +271,12 @@ def test_page_shows_findings_with_codes_and_advice(table, report, page):
     assert (finding["code"], finding["level"]) == ("TW202", "warning")
     assert finding["link"] == "docs/checks.md#tw202"
     page = render(found)
-    for part in (">TW202</a>", 'href="#tw202-1"', 'id="tw202-1"', finding["link"]):
+    for part in (
+        ">TW202</a>",
+        'href="#tw202-1"',
+        'id="tw202-1"',
+        "TW202 has a section on the page",
+    ):
         assert part in page
     assert any(step.startswith("TW202: Exclude") for step in found["next_steps"])
 
@@ -269,7 +286,7 @@ def test_coverage_and_importance_have_error_bars(report, charts):
     expected = [np.sqrt(c * (1 - c) / 80) for c in coverage["confidence"]]
     assert coverage["standard_error"] == pytest.approx(expected)
     assert all(feature["standard_error"] > 0 for feature in report["importance"][:2])
-    assert charts["comparison"].count("stroke: var(--ink)") == 3
+    assert charts["comparison"].count("stroke: var(--ink)") == 2  # without the mean
     assert charts["importance"].count("stroke: var(--ink)") == len(report["importance"])
 
 

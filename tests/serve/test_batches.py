@@ -60,7 +60,7 @@ def test_predictions_know_the_batch(client, model):
     np.testing.assert_allclose(result["prediction"], model.predict(X, batch=labels))
     low, high = model.predict_interval(X, batch=labels).T
     np.testing.assert_allclose([result["low"], result["high"]], [low, high])
-    assert all("beyond the known ones" in note for note in result.get("warnings", []))
+    assert all("far beyond the known ones" in note for note in result.get("warnings", []))
     without = json_of(client.post("/predict", json={"rows": X.to_dict("records")}))
     np.testing.assert_allclose(without["prediction"], model.predict(X))
     (warning,) = without["warnings"]
@@ -113,7 +113,7 @@ def test_known_rows_of_a_new_batch_are_those_of_one_request(client, model):
     np.testing.assert_allclose(result["prediction"], extended.predict(X, batch="D"))
     low, high = extended.predict_interval(X, batch="D").T
     np.testing.assert_allclose([result["low"], result["high"]], [low, high])
-    assert all("beyond the known ones" in note for note in result.get("warnings", []))
+    assert all("far beyond the known ones" in note for note in result.get("warnings", []))
     explained = json_of(client.post("/explain", json=request))
     cases = [case for each in explained["comparables"] for case in each]
     assert "D" in {case["columns"]["batch (offset)"] for case in cases}

@@ -161,7 +161,8 @@ class TablePredictor:
             matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix
         schema, known = self.fitted.schema, self.fitted.anchors.X
         values = KnownValues(known, schema.categorical)
-        beyond, missing = values.beyond(matrix), values.newly_missing(matrix)
+        # by so much that the row is outside
+        beyond, missing = values.beyond(matrix, margin=1.0), values.newly_missing(matrix)
         ranges = np.fmin.reduce(known), np.fmax.reduce(known)
         notes = []
         for j, name in enumerate(self.model.feature_labels()):
@@ -169,8 +170,8 @@ class TablePredictor:
                 shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
                 low, high, first = map(number_text, shown)
                 notes.append(
-                    f"{n_beyond:,} of {len(matrix):,} values of {name} are beyond the known ones, "
-                    f"{low} to {high}, such as {first}."
+                    f"{n_beyond:,} of {len(matrix):,} values of {name} are far beyond the known "
+                    f"ones, {low} to {high}, such as {first}."
                 )
             if n_missing := int(missing[:, j].sum()):
                 notes.append(

@@ -28,7 +28,7 @@ from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import count_rows, draw_seed
 
 
-@dataclass
+@dataclass(repr=False)
 class Diagnosis:
     """The recommended model of a data set, its out-of-fold errors, and further checks.
 
@@ -100,6 +100,9 @@ class Diagnosis:
     def summary(self) -> str:
         """Which model to use and whether twinning helps, or that no feature predicts y."""
         return self.recommendation.summary
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis of {len(self.y)} rows: {self.summary}>"
 
     def describe_errors(self, target: str = "y") -> str:
         """Return the out-of-fold errors as lines; `target` may end with a unit, "R [ohm]"."""

@@ -262,7 +262,7 @@ class PredictionIntervalDisplay:
         ends = np.array([self.y_pred.min(), self.y_pred.max()])
         guide = np.zeros(2) if is_residual else ends
         (self.line_,) = ax.plot(ends, guide, **merge(GUIDE, line_kwargs))
-        label = "interval" if self.confidence is None else f"{self.confidence:.0%} interval"
+        label = "interval" if self.confidence is None else f"{100 * self.confidence:.0f} % interval"
         bars = {"color": "C0", "alpha": 0.3, "linewidth": 2.0, "zorder": 2, "label": label}
         lower, upper = (end - shift for end in self.intervals.T)
         self.intervals_ = ax.vlines(self.y_pred, lower, upper, **merge(bars, interval_kwargs))
@@ -287,7 +287,7 @@ class PredictionIntervalDisplay:
         scatter_kwargs: Options,
     ) -> PathCollection:
         style = merge({"color": color, "s": 16, "zorder": 3}, scatter_kwargs)
-        style["label"] = f"{name}: {rows.mean():.0%} of {len(rows)}"
+        style["label"] = f"{name}: {100 * rows.mean():.0f} % of {len(rows)}"
         return self.ax_.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **style)
 
 

@@ -238,10 +238,6 @@ class AutoTwinRegressor(BlendAttributes):
             exact value. Rows are weighted by the inverse of y_std² plus the variance of the
             remaining errors, which is estimated, times `sample_weight`.
             Intervals are then those of a measurement or of the value itself.
-
-        Returns
-        -------
-        self
         """
         refuse_arguments(self, _other)
         return self.fit_blend(

@@ -91,16 +91,6 @@ class MetricProcess:
             std[held_out] = others.std(features[held_out])
         return std
 
-    def coefficients(self, explained: Floats, values: Floats) -> Floats:
-        """(known row and then row,): coefficients c of values v of rows that are `explained`.
-
-        At any row x, the sum of c k(x, ·) is that of v times the covariance of x and the rows.
-        """
-        of_known_rows = np.zeros(self.n_known)
-        solved = solve_triangular(self.factor, values @ explained, lower=True, trans="T")
-        of_known_rows[self.used] = -solved
-        return np.append(of_known_rows, values)
-
     def regression(self, y: Floats) -> Callable[[Floats], Floats]:
         """The mean of the process (row, output) as a function of encoded features.
 

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
 from twinned.fitted.anchors import Anchors, Queries
@@ -382,15 +381,7 @@ class FittedTwin:
         is_incomplete = self.find_incomplete(queries)
         with limit_threads(self.n_jobs):
             anchored, reduces = self._fast_path(len(queries), reduce, variance)
-            if anchored is None:
-                per_block = max(1, self.pairs_per_block // self._n_anchors_used)
-            elif reduces and not per_anchor:
-                per_block = self.budget.at_most(
-                    anchored.queries_per_block, anchored.bytes_per_query
-                )
-            else:
-                each = self._bytes_per_query(anchored)
-                per_block = self.budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
+            per_block = self._queries_per_block(anchored, reduces=reduces and not per_anchor)
             per_search, nearest = max(1, len(queries)), self.nearest
             if nearest is not None:
                 # an index and a distance of each neighbor, and as much again during the search
@@ -403,10 +394,7 @@ class FittedTwin:
                 complete = replace(queries, matrix=self.complete(queries.matrix, 1)[0].matrix)
             offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
             for searched in row_blocks(len(queries), per_search):
-                selected: list[NDArray[Any]] = []
-                if nearest is not None:
-                    features = complete.take(searched).features
-                    selected = [*self.anchors.index(nearest[1]).kneighbors(features, nearest[0])]
+                selected = self._nearest_anchors(complete, searched)
 
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
@@ -433,6 +421,22 @@ class FittedTwin:
 
                 results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
             return results
+
+    def _nearest_anchors(self, queries: Queries, rows: slice) -> list[np.ndarray]:
+        """(query, anchor): indices and distances of the nearest anchors; empty for all anchors."""
+        if (nearest := self.nearest) is None:
+            return []
+        features = queries.take(rows).features
+        return [*self.anchors.index(nearest[1]).kneighbors(features, nearest[0])]
+
+    def _queries_per_block(self, anchored: AnchoredModel | None, *, reduces: bool) -> int:
+        """The number of queries of a block, by the fast path or on pairs."""
+        if anchored is None:
+            return max(1, self.pairs_per_block // self._n_anchors_used)
+        if reduces:
+            return self.budget.at_most(anchored.queries_per_block, anchored.bytes_per_query)
+        n_bytes = self._bytes_per_query(anchored)
+        return self.budget.at_most(max(1, _FAST_BLOCK_BYTES // n_bytes), n_bytes)
 
     def _fast_path(
         self, n_queries: int, reduce: bool, variance: bool

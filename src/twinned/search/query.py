@@ -134,13 +134,18 @@ def query(
         is_new = _find_new(measured, features)
         with limit_threads(twin.n_jobs):
             return search.select(is_new, n, strategy, check_random_state(random_state))
-    power = check_real("diversity", diversity)
-    if power < 0:
-        raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
+    power = _check_diversity(diversity)
     check_choice("metric", metric, ["euclidean", LEARNED])
     score = _uncertainty(fitted, rows, batch)
     learned = fitted.anchors.metric if metric == LEARNED and power else None
     return select_batch(score, features, measured, n, power, learned)
+
+
+def _check_diversity(diversity: float) -> float:
+    power = check_real("diversity", diversity)
+    if power < 0:
+        raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
+    return power
 
 
 def _uncertainty(fitted: FittedTwin, rows: Floats, batch: str | None) -> Floats:

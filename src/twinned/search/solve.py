@@ -136,13 +136,7 @@ def solve(
         if is_reached.any():
             break
         moving = np.ones((len(rows), moving.shape[1]), dtype=bool)
-    order = _order(forward, goals, origin, rows, ends)
-    if is_reached.any():
-        order = order[is_reached[order]]
-    else:
-        order = order[2 * order >= len(order)]  # only rows as moved
-        message = "No row was found that reaches the target; the closest ones are returned."
-        warnings.warn(message, UnreachedTargetWarning, stacklevel=2)
+    order = _solutions(_order(forward, goals, origin, rows, ends), is_reached)
     chosen = select_different(rows / space.width, order, n, _GAP)
     level = confidence or _CONFIDENCE
     intervals = forward.predict_interval(rows[chosen], level) if forward.has_intervals else None
@@ -281,6 +275,15 @@ def _order(forward, goals, origin, rows, ends):
     by_preference = is_reached & ~goals.direction.any()
     keys = np.where(by_preference, (preference, is_outside, ~is_exact), loss)
     return np.lexsort((*keys, ~is_reached))
+
+
+def _solutions(order, is_reached):
+    """Those of the rows that reach the target; else, with a warning, all rows as moved."""
+    if is_reached.any():
+        return order[is_reached[order]]
+    message = "No row was found that reaches the target; the closest ones are returned."
+    warnings.warn(message, UnreachedTargetWarning, stacklevel=3)
+    return order[2 * order >= len(order)]
 
 
 # --- result ---------------------------------------------------------------------------------------

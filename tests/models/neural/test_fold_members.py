@@ -32,8 +32,13 @@ def test_fold_members_have_half_of_the_weight(kind):
     assert np.sqrt(np.mean(errors**2)) < 0.5 * y.std()
 
 
-@pytest.mark.parametrize(("noise", "n_steps"), [(0.0, 200), (2.0, 60)])
-def test_more_steps_where_there_is_little_noise(noise, n_steps, monkeypatch):
+@pytest.mark.parametrize(
+    ("noise", "least_fall", "expected"),
+    [(0.0, 1.0, [60, 200, 200]), (2.0, 1.0, [60, 60, 60]), (2.0, -9.0, [60, 60, 200, 200])],
+)
+def test_more_steps_where_there_is_little_noise_or_the_error_still_falls(
+    noise, least_fall, expected, monkeypatch
+):
     steps = []
     train = fitting._train_members
 
@@ -43,9 +48,10 @@ def test_more_steps_where_there_is_little_noise(noise, n_steps, monkeypatch):
 
     monkeypatch.setattr(fitting, "_train_members", recorded)
     monkeypatch.setattr(fitting, "_MUCH_NOISE", 0.8)  # of a trial of a few steps
+    monkeypatch.setattr(fitting, "_LEAST_FALL", least_fall)
     X, y = draw(80, noise)
     NeuralRegressor((16,), effort="small", training=NeuralTraining(**TRAINING)).fit(X, y)
-    assert steps == [60, n_steps, n_steps]
+    assert steps == expected
 
 
 def test_the_better_half_of_the_settings_is_trained_on():

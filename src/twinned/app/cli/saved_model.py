@@ -53,7 +53,7 @@ def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:
     return rows
 
 
-def warn_without_batch(predictor: TablePredictor, batch: object, remedy: str) -> None:
+def note_missing_batch(predictor: TablePredictor, batch: object, remedy: str) -> None:
     """Print a line where a model with batches is asked without one."""
     for warning in predictor.describe_missing_batch(batch, remedy):
         print_message("warning", warning)

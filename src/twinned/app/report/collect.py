@@ -88,6 +88,7 @@ def collect(
         "log_target": diagnosis.log_target,
         "seconds": round(diagnosis.seconds, 1),
         "conclusion": diagnosis.recommendation.conclusion,
+        "verdict": _verdict(diagnosis),
         "summary": diagnosis.summary,
         "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
         "errors": dict(zip(ErrorSummary.__annotations__, diagnosis.errors, strict=True)),
@@ -105,6 +106,14 @@ def collect(
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    """Return how good the model is: "good" where it explains half of the variance of y or more."""
+    if diagnosis.recommendation.conclusion == NO_PREDICTION:
+        return "no-prediction"
+    errors = diagnosis.errors
+    return "good" if 2 * errors.rmse**2 <= errors.mean_rmse**2 else "fair"
 
 
 def leaderboard_content(board: pd.DataFrame) -> list[Content]:

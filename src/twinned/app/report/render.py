@@ -14,6 +14,7 @@ import numpy as np
 
 from twinned.app.report.collect import Content, collect
 from twinned.diagnostics import Diagnosis
+from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.recommendation import describe_efforts, describe_member
 from twinned.displays.intervals import GUIDE, PredictionIntervalDisplay
@@ -117,6 +118,8 @@ def draw_charts(report: Content) -> dict[str, str]:
     """Return the SVG charts by name."""
     board, importance = report["leaderboard"], report["importance"][:_MAX_BARS]
     checks, offsets = report["checks"], (report["batches"] or {}).get("offsets", [])[:_MAX_BATCHES]
+    # the table has the error of the mean, whose bar would be much longer than the others
+    compared = [row for row in board if row["model"] != MEAN]
     bars = [(row["batch"], row["offset"], row["std_error"]) for row in offsets]
     return {
         **{key: _draw_curve(checks[key]) for key in CURVES if key in checks},
@@ -124,9 +127,9 @@ def draw_charts(report: Content) -> dict[str, str]:
         "residuals": _draw_predictions(report, "residual_vs_predicted"),
         "calibration": _draw_calibration(report["calibration"]),
         "comparison": draw_bars(
-            [(row["model"], row["rmse"], row["rmse_se"]) for row in board],
+            [(row["model"], row["rmse"], row["rmse_se"]) for row in compared],
             "RMSE of held-out rows",
-            marked=[row["recommended"] for row in board].index(True),
+            marked=[row["recommended"] for row in compared].index(True),
         ),
         **({"batches": draw_bars(bars, "Offsets of batches", marked=-1)} if bars else {}),
         "importance": draw_bars(

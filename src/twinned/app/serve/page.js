@@ -5,7 +5,7 @@ function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
   const size = Math.abs(value);
   return size !== 0 && (size < 1e-4 || size >= 1e9) ? value.toExponential(3)
-    : value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
+    : value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0, useGrouping: "min2" } : { maximumSignificantDigits: 4 });
 }
 
 function withinBound(value) {

@@ -43,6 +43,7 @@ _TRIAL_FOLDS = 3  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
 # steps change next to nothing.
 _MUCH_NOISE = 0.2
+_LEAST_FALL = 0.05  # of the error in the last two fifths of the steps, with which more may help
 
 
 class TrainedEnsemble(NamedTuple):
@@ -125,11 +126,12 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
         fold_steps = fold_steps if noise >= _MUCH_NOISE else max_steps
     of_folds = _train_members(config, group, [fold_members] * len(group), fold_steps)
     if options.fold_members and n_folds > 1 and fold_steps < max_steps:
-        _, noise = _best_settings(group[0], of_folds[0].errors[:, -1], n_folds)
-        if noise >= _MUCH_NOISE:
-            max_steps = fold_steps
-        else:
+        errors = [_best_settings(group[0], e, n_folds)[1] for e in of_folds[0].errors.T]
+        still_falls = errors[-1] < (1.0 - _LEAST_FALL) * errors[-1 - 2 * len(errors) // 5]
+        if errors[-1] < _MUCH_NOISE or still_falls:
             of_folds = _train_members(config, group, [fold_members], max_steps)
+        else:
+            max_steps = fold_steps
     selections = [
         select_settings(problem, len(settings), trained)
         for problem, trained in zip(group, of_folds, strict=True)
