@@ -147,9 +147,13 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         first: dict[str, int] = {}
         rows = [(row, first.setdefault(smiles, row)) for row, smiles in enumerate(canonical)]
         repeated = [pair for pair in rows if pair[0] != pair[1] and canonical[pair[0]]]
-        self.salts_ = np.array([i for i, smiles in enumerate(canonical) if "." in smiles], np.intp)
-        self.duplicates_ = np.array(repeated, np.intp).reshape(-1, 2)
-        self.invalid_ = np.array([i for i, smiles in enumerate(canonical) if not smiles], np.intp)
+        self.salts_: Indices = np.array(
+            [i for i, smiles in enumerate(canonical) if "." in smiles], np.intp
+        )
+        self.duplicates_: Indices = np.array(repeated, np.intp).reshape(-1, 2)
+        self.invalid_: Indices = np.array(
+            [i for i, smiles in enumerate(canonical) if not smiles], np.intp
+        )
         self.n_features_in_ = 1
 
     def _compute(self, molecules: list[Any], index: Any) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Never, Self
+from typing import Any, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -149,11 +149,11 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
         return self
 
-    def fit_pairs(self, X, y, sample_weight=None):
+    def fit_pairs(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """`fit`, which returns the problem and its trained ensemble for `refit_with`."""
         return self._fit_problem(X, y, sample_weight=sample_weight)
 
-    def refit_with(self, training, sides, labels):
+    def refit_with(self, training: Any, sides: Any, labels: Any) -> Any:
         """Train again with pairs with pseudo-labels, the members with the settings that they had.
 
         Residuals and out-of-fold predictions remain those of the first fit.

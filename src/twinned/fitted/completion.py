@@ -39,7 +39,7 @@ class Completion:
         donors = np.random.RandomState(0).permutation(len(matrix))[:_MAX_DONORS]
         self._matrix, self._schema = matrix[donors], schema
         self._metric, self._scaled = metric, metric.transform(features[donors])
-        self.n_values = min(_N_VALUES, len(donors))
+        self.n_values: int = min(_N_VALUES, len(donors))
 
     def complete(self, matrix: Floats, features: Floats, missing: Mask, n: int) -> Floats:
         """(row, n, feature): rows with the values of the n nearest known rows, the nearest first.

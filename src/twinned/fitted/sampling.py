@@ -46,7 +46,8 @@ class MetricProcess:
 
     def __init__(self, known_rows: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
         """Of encoded features (known row, encoded feature)."""
-        self.metric, self.schema = metric, schema
+        self.metric: LearnedMetric = metric
+        self.schema: TableSchema = schema
         self.n_known: int = len(known_rows)
         self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
         self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
