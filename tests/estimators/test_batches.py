@@ -320,6 +320,36 @@ def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
     np.testing.assert_allclose(raw, np.append(y, y[rows] + 2.0), atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        TwinRegressor(Ridge()),
+        TwinRegressor(TREES, cv=3, random_state=0),
+        AutoTwinRegressor(members=MEMBERS, batch_effect="offset", random_state=0),
+        AutoTwinRegressor(members=MEMBERS, batch_effect="function", random_state=0),
+    ],
+    ids=["plain", "folds", "offset", "function"],
+)
+def test_rows_added_in_steps_are_as_those_added_at_once(model):
+    X, y, batch, _ = make_table(100)
+    fitted = clone(model).fit(X[:80], y[:80], batch=batch[:80])
+    new_y, new_batch = y[80:] + 5.0, np.where(np.arange(20) % 2, "new", batch[80:])
+    at_once = fitted.add_anchors(X[80:], new_y, batch=new_batch)
+    in_steps = fitted
+    for rows in (slice(80, 83), slice(83, 84), slice(84, 100)):
+        part = slice(rows.start - 80, rows.stop - 80)
+        in_steps = in_steps.add_anchors(X[rows], new_y[part], batch=new_batch[part])
+    for label in ("new", batch[0]):
+        expected = at_once.predict(X[:20], return_std=True, batch=label)
+        np.testing.assert_allclose(
+            in_steps.predict(X[:20], return_std=True, batch=label), expected, rtol=1e-7, atol=1e-9
+        )
+    columns = ["offset", "std_error"]
+    pd.testing.assert_frame_equal(
+        in_steps.batch_offsets_[columns].sort_index(), at_once.batch_offsets_[columns].sort_index()
+    )
+
+
 def test_added_anchors_leave_the_learned_metric(blend):
     # corrections by one metric are wrong in another
     X, y, batch, _ = make_table()

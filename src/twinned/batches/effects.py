@@ -370,6 +370,12 @@ class BatchEffects:
         )
         return added.with_between(), codes
 
+    def without_last(self, n_rows: int) -> BatchEffects:
+        """Without the known rows that were added last."""
+        names = ("features", "codes", "residual", "weight")
+        first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
+        return replace(self, **first).with_between()
+
     def table(self, n_rows: Indices) -> pd.DataFrame:
         """Mean deviations relative to that of all batches, their errors and numbers of rows."""
         features = self._sample()

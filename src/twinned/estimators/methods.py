@@ -304,8 +304,7 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1
         where the fit had sample weights, and are groups of one row. Intervals stay calibrated by
         the rows of the fit. A model with batches needs their `batch`, a label for all or for each:
-        the offset of a new batch is estimated from them, and that of a known batch again, and
-        predictions near them are corrected by what remains of their errors.
+        the deviation of a new batch is estimated from them, and that of a known batch again.
         """
         fitted = self.fitted_
         check_in_memory(X, "X")

@@ -46,6 +46,10 @@ def add_rows(
         Their batches, of a model with batches.
     """
     check_batches(fitted, batch)
+    if fitted.batches is not None and batch is not None and (fitted.anchors.table_rows < 0).any():
+        # with those added before, so that the result does not depend on the order
+        queries, y, labels, batch = _with_added(fitted, queries, y, labels, batch)
+        fitted = _state_of_fit(fitted)
     residuals = fitted.residuals
     if fitted.batches is not None:
         y_before = fitted.anchors.y
@@ -54,7 +58,7 @@ def add_rows(
             residuals = residuals + (fitted.anchors.y - y_before)[:, None]
     extended = replace(
         fitted,
-        model=fitted.model.with_anchors(queries.encode()),
+        model=fitted.model.with_anchors(queries.encode(), len(fitted.anchors)),
         anchors=_append(fitted.anchors, queries, y, labels),
         applicability=None,
     )
@@ -184,6 +188,42 @@ def _add_to_batches(
     # the metric of the fit, which y with other deviations would change
     fitted = replace(fitted, anchors=replace(fitted.anchors, learned_metric=anchors.metric))
     return fitted, y - np.asarray(queries.offset), queries
+
+
+def _with_added(
+    fitted: FittedTwin, queries: Queries, y: Floats, labels: list[Hashable] | None, batch: Any
+) -> tuple[Queries, Floats, list[Hashable] | None, list[str | None]]:
+    """The anchors that were added, and after them further rows, as arguments of `add_rows`."""
+    added = np.flatnonzero(fitted.anchors.table_rows < 0)
+    anchors, batches = fitted.anchors.take(added), fitted.batches
+    assert batches is not None, "the model has batches"
+    names = [batches.names[code] for code in np.asarray(anchors.batch)]
+    if anchors.labels is not None:
+        labels = [*anchors.labels, *(labels or [""] * len(y))]
+    return (
+        replace(queries, matrix=np.concatenate([anchors.X, queries.matrix])),
+        np.concatenate([fitted.fitted_y[added], y]),
+        labels,
+        [*names, *batch_labels(batch, len(y))],
+    )
+
+
+def _state_of_fit(fitted: FittedTwin) -> FittedTwin:
+    """The state before anchors were added to batches."""
+    anchors, residuals, batches = fitted.anchors, fitted.residuals, fitted.batches
+    of_fit = np.flatnonzero(anchors.table_rows >= 0)
+    assert batches is not None, "the model has batches"
+    state = replace(
+        fitted,
+        model=fitted.model.with_anchors(anchors.rows.take(slice(0)), len(of_fit)),
+        anchors=anchors.take(of_fit),
+        residuals=None if residuals is None else residuals[of_fit],
+    )
+    state = _replace_deviations(state, batches.without_last(len(anchors) - len(of_fit)))
+    if (calibration := fitted.calibration) is not None:
+        calibration = calibration.with_known_rows(state.anchors.X, state.anchors.y)
+        state = replace(state, calibration=calibration)
+    return state
 
 
 def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin:

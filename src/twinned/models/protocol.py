@@ -73,8 +73,8 @@ class DifferenceModel(Protocol):
     def differences(self, first: Rows, second: Rows) -> Floats:
         """(member, ..., output): F(first, second), for sides whose leading axes broadcast."""
 
-    def with_anchors(self, rows: Rows) -> Self:
-        """The model for anchors after which these rows are added."""
+    def with_anchors(self, rows: Rows, n_before: int) -> Self:
+        """The model for the first `n_before` anchors, after which these rows are added."""
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
         """A fast path for these anchors, or None where it does not exist or does not pay.

@@ -297,7 +297,7 @@ class SklearnDifferenceModel:
     def member_weights(self) -> Floats:
         return np.full(2, 0.5) if self.symmetric else np.ones(1)
 
-    def with_anchors(self, rows: Rows) -> SklearnDifferenceModel:
+    def with_anchors(self, rows: Rows, n_before: int) -> SklearnDifferenceModel:
         """The same model: nothing of it depends on the anchors."""
         return self
 

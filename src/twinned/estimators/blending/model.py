@@ -36,10 +36,12 @@ class BlendModel:
     schema: TableSchema
     symmetric = True
 
-    def with_anchors(self, rows: Rows) -> BlendModel:
+    def with_anchors(self, rows: Rows, n_before: int) -> BlendModel:
         """The model with predictions of further anchors, to which no member was fitted."""
-        predicted = self.predict_members(self.schema.to_matrix(rows))
-        return replace(self, out_of_fold=np.concatenate([self.out_of_fold, predicted]))
+        before, predicted = self.out_of_fold[:n_before], self.out_of_fold[:0]
+        if len(rows):
+            predicted = self.predict_members(self.schema.to_matrix(rows))
+        return replace(self, out_of_fold=np.concatenate([before, predicted]))
 
     @property
     def used(self) -> Indices:

@@ -108,7 +108,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
 
     symmetric = True
 
-    def with_anchors(self, rows: Rows) -> NeuralDifferenceModel:
+    def with_anchors(self, rows: Rows, n_before: int) -> NeuralDifferenceModel:
         """The same model: nothing of it depends on the anchors."""
         return self
 
