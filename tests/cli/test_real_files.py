@@ -403,7 +403,7 @@ def test_missing_library_is_one_clear_line(tmp_path, monkeypatch, module, case, 
     path = write(next(each for each in CASES if each.name == case), tmp_path)
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=rf"{module}: pip install 'twinned\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{module}: pip install -e '\.\[{extra}\]'"):
         read_table(path)
 
 

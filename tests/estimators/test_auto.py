@@ -239,7 +239,7 @@ def test_invalid_members(members, message, data):
 
 def test_auto_has_all_members_of_core_dependencies():
     assert {spec.name for spec in resolve_members("auto", "fast")} == set(AUTO)
-    assert set(MEMBERS) - set(AUTO) == {"catboost", "lightgbm"}
+    assert set(MEMBERS) - set(AUTO) == {"catboost", "lightgbm", "gp_tanimoto"}
 
 
 def test_missing_library_is_named(data, monkeypatch):

@@ -182,7 +182,7 @@ class TrainingOptions(TableOptions):
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
     numeric: Annotated[list[str] | None, advanced_option(metavar="COLUMN")] = None
     date: Annotated[list[str] | None, column_option()] = None
-    smiles: Annotated[list[str] | None, column_option()] = None
+    smiles: Annotated[list[str] | None, advanced_option(metavar="COLUMN")] = None
     drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
     group: Annotated[str | None, column_option("--group", "-g")] = None
     error: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
