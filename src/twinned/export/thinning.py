@@ -70,7 +70,7 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
     n_anchors = check_integer("n_anchors", n_anchors)
     if not isinstance(twin, BaseTwin) or twin.is_blend:
         raise TypeError(
-            f"twin must be a TwinRegressor or TwinNeuralRegressor, not a {type(twin).__name__}; a "
+            f"twin must be a TwinRegressor or TwinNeuralRegressor, not {type(twin).__name__}; a "
             "twin of a blend is selected by twinned.export.select_member."
         )
     check_is_fitted(twin)

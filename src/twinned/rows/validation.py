@@ -295,6 +295,8 @@ def check_numbers(name: str, values: object, *, finite: bool = False) -> Floats:
         values = [values]
     options: dict[str, Any] = {"ensure_2d": False, "dtype": None, "ensure_all_finite": False}
     array = check_array(values, **options, input_name=name)
+    if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)  # numpy would make text of the numbers
     is_numeric = array.dtype.kind in "fiub"
     numbers = array.astype(np.float64) if is_numeric else np.empty(array.shape)
     for position, value in enumerate(() if is_numeric else array.flat):
@@ -305,7 +307,7 @@ def check_numbers(name: str, values: object, *, finite: bool = False) -> Floats:
             limits = [i for i, text in enumerate(texts) if text[:1] in ("<", ">")]
             position = limits[0] if limits and name == "y" else position
             hint = " Limits of detection are given by y_lower and y_upper." if limits else ""
-            shown = f"{array.flat[position]!r} (value {position}).{hint}"
+            shown = f"{array.ravel().tolist()[position]!r} (value {position}).{hint}"
             raise ValueError(f"{name} must be numeric, but holds {shown}") from None
     if finite:
         assert_all_finite(numbers, input_name=name)

@@ -169,7 +169,7 @@ def test_the_same_model_gives_the_same_file(tmp_path, rows):
 def test_without_onnx_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.delitem(sys.modules, "twinned.export.onnx")
-    with pytest.raises(ImportError, match=r"pip install 'twinned\[onnx\]'"):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[onnx\]'"):
         twinned.export.to_onnx  # noqa: B018
 
 

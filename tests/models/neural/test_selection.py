@@ -29,7 +29,9 @@ def problem(rng):
     folds = [np.arange(0, 4), np.arange(4, 8), np.arange(8, 12)]
     y = rng.normal(size=(N_ROWS, 1))
     return SimpleNamespace(
-        options=SimpleNamespace(selection="greedy", effort=SimpleNamespace(n_members=10)),
+        options=SimpleNamespace(
+            selection="greedy", effort=SimpleNamespace(n_members=10), fold_members=False
+        ),
         folds=folds,
         y=y,
         row_weight=rng.uniform(0.5, 2, N_ROWS),
