@@ -1,6 +1,6 @@
 """Exceptions and warnings of twinned. Each message shows the value and how to correct it."""
 
-import sys
+import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +71,9 @@ _WARNED_LINES: set[tuple[type[Warning], str, int]] = set()
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn of the line that called this package, also by scikit-learn: once for each such line."""
-    level, frame = 2, sys._getframe(1)
+    current = inspect.currentframe()
+    level, frame = 2, current and current.f_back
+    assert frame is not None, "Python has stack frames"
     packages = ("twinned", "sklearn", "joblib")
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
         level, frame = level + 1, frame.f_back

@@ -90,20 +90,15 @@ class BatchEffects:
             kind=kind,
         )
         constant = replace(start, slope=0.0, smooth=0.0)
-        kinds = {"offset": [constant], "function": [start], "auto": [constant, start]}[kind]
-        results = []
-        for candidate in kinds:
-            if candidate is start:
-                candidate = replace(start, slope=1.0, smooth=1.0)
-            results.append(known._fit(candidate))
-        result = results[0]
-        if len(results) == 2:
-            gains = results[1]._log_densities() - results[0]._log_densities()
-            if gains.sum() > _CLEAR_GAIN:
-                result = results[1]
-        return result
+        function = replace(start, slope=1.0, smooth=1.0)
+        if kind != "auto":
+            return known.fit(constant if kind == "offset" else function)
+        by_constants, by_functions = known.fit(constant), known.fit(function)
+        gains = by_functions.log_densities() - by_constants.log_densities()
+        return by_functions if gains.sum() > _CLEAR_GAIN else by_constants
 
-    def _fit(self, start: Deviation) -> BatchEffects:
+    def fit(self, start: Deviation) -> BatchEffects:
+        """With the parameters of deviations fitted to the residuals of the known rows."""
         weight = self.weight
         if not start.is_constant:  # of a large batch, some rows
             order = np.random.RandomState(0).permutation(len(self.codes))
@@ -154,7 +149,7 @@ class BatchEffects:
             rows.append(own.rows[used])
         return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
 
-    def _log_densities(self) -> Floats:
+    def log_densities(self) -> Floats:
         """(row,): logarithms of the densities of residuals, by the others of their batch."""
         errors, variances, rows = self._held_out()
         result = np.zeros(len(self.codes))
