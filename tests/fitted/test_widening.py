@@ -87,3 +87,12 @@ def test_widths_of_split_conformal_prediction_are_those_of_the_model():
     calibrated = conformal(twin, X[40:], Y[40:], width="constant")
     widths = np.ptp(calibrated.predict_interval([[0.5, 0.5], [9.0, 0.5]]), axis=1)
     assert widths[0] == pytest.approx(widths[1])
+
+
+def test_intervals_of_a_poor_model_are_as_wide_as_the_process():
+    """Where the model errs more than the process, the process alone bounds the width."""
+    x = np.random.RandomState(0).uniform(size=(60, 1))
+    y = np.sin(5 * x[:, 0])
+    crossed = cross_conformal(TwinRegressor(Ridge()), x, y, cv=3, random_state=0)
+    inside, beyond = crossed.predict(np.array([[0.5], [2.0]]), return_std=True)[1]
+    assert 2 * inside < beyond < 10 * np.std(y)

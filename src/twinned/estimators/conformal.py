@@ -304,6 +304,7 @@ def cross_errors(
         y_std=y_std,
         encoded=features,
         process_std=fitted.process.held_out_std(features, folds),
+        amplitude=fitted.process.amplitude(fitted.anchors.y),
     )
 
 

@@ -22,6 +22,7 @@ from twinned.models.measurement_errors import expected_sizes, remaining_std, rem
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 
+_NORMAL_MAD = 1.4826  # standard deviation of normal errors, in units of their median size
 _LEAST_STD = 1e-3  # of the process at the median row: smaller ones are rounding errors
 
 
@@ -42,6 +43,7 @@ class HeldOutErrors:
     # (row,): standard deviations of y by the process of the learned metric, by the training rows of
     # the fold; None where intervals are not widened
     process_std: Floats | None = None
+    amplitude: float = np.inf  # standard deviation of this process, in units of y
 
     @classmethod
     def of_folds(
@@ -57,6 +59,7 @@ class HeldOutErrors:
         y_std: Floats | None = None,
         encoded: Floats | None = None,
         process_std: Floats | None = None,
+        amplitude: float = np.inf,
     ) -> Self:
         """From out-of-fold predictions of a table.
 
@@ -79,6 +82,9 @@ class HeldOutErrors:
             explain; None is the numeric columns of X.
         process_std : ndarray of shape (n,), default=None
             Standard deviations of y by `MetricProcess.held_out_std`; None widens no intervals.
+        amplitude : float, default=inf
+            Unit of these standard deviations. Where the model errs more than this process,
+            intervals are widened to the standard deviation of the process only.
         """
         features, floors = [], []
         for training, held_out in folds:
@@ -102,6 +108,7 @@ class HeldOutErrors:
             y_std=None if y_std is None else y_std[rows],
             expected=expected,
             process_std=None if process_std is None else process_std[rows],
+            amplitude=amplitude,
         )
 
     def error_scales(self, width: str, random_state: object) -> tuple[Floats, ErrorScale]:
@@ -162,7 +169,8 @@ class HeldOutErrors:
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
         if self.process_std is not None and width == "learned":
-            unit = max(_LEAST_STD, float(np.median(self.process_std)))
+            typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
+            unit = max(_LEAST_STD, float(np.median(self.process_std)), typical)
         sizes = sizes / ErrorScale(width, floor, process_std=unit).widening(self.process_std)
         scale = ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
         return replace(scale, process_std=unit)

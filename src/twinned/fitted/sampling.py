@@ -84,6 +84,12 @@ class MetricProcess:
             std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
         return std
 
+    def amplitude(self, y: Floats) -> float:
+        """The likeliest standard deviation of the process, by values of the known rows."""
+        values = y[self.used] - y[self.used].mean()
+        independent = solve_triangular(self.factor, values, lower=True)
+        return max(float(np.sqrt(np.mean(independent**2))), 1e-290)
+
     def held_out_std(self, features: Floats, folds: Folds) -> Floats:
         """(row,): the same of the rows of folds, by the other rows; NaN of rows without a fold."""
         std = np.full(len(features), np.nan)

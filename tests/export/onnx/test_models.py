@@ -108,12 +108,12 @@ def test_intervals_grow_away_from_known_rows(check, rng):
     y = np.sin(5 * X["x"]) + 2 * (X["kind"] == "a")
     twin = TwinRegressor(Ridge(), random_state=0)
     crossed = cross_conformal(twin, X, y.to_numpy(), cv=3, random_state=0)
-    queries = pd.DataFrame({"x": [0.5, 0.5, 1.2, -1.0], "kind": ["a", "d", "b", "c"]})
-    found = check(crossed, queries, confidence=0.8, std=1e-5)  # of widths up to 160
+    queries = pd.DataFrame({"x": [0.5, 0.5, 2.0, -1.0], "kind": ["a", "d", "b", "c"]})
+    found = check(crossed, queries, confidence=0.8)
     expected = crossed.predict_interval(queries, 0.8)
     np.testing.assert_allclose(found["upper"] - found["lower"], np.ptp(expected, axis=1), rtol=1e-6)
     widths = np.ptp(expected, axis=1)
-    assert widths.argmin() == 0
+    assert (widths[2:] > 2 * widths[0]).all()
 
 
 def test_intervals_need_a_calibration(tmp_path, rows):

@@ -164,5 +164,6 @@ def _calibrate(
         y_std=fitted.anchors.y_std,
         encoded=fitted.anchors.features,
         process_std=fitted.process.held_out_std(fitted.anchors.features, anchors.folds),
+        amplitude=fitted.process.amplitude(fitted.anchors.y),
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))

@@ -55,7 +55,7 @@ class Effort:
 EFFORTS = {
     "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1, 400, 5, 0.6, 0.6),
     "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1, 400, 5, 0.6, 0.6),
-    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 4, 3, 600, 5),
+    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 6, 3, 600, 5),
     # the division of steps between folds and members: `benchmarks/neural_folds.py`
     "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 8, 8, 3000, 10),
 }
