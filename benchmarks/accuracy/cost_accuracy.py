@@ -65,7 +65,8 @@ def summary(runs):
 
 def summary_of_model(runs, is_blend):
     """The lines of the table of a model."""
-    values = runs.pivot_table(index=["dataset", "seed"], columns="version", dropna=False)
+    columns = ["rmse", "coverage_90", "fit_seconds"]
+    values = runs.pivot(index=["dataset", "seed"], columns="version", values=columns)
     values = values[values["rmse"].notna().all(axis=1)]
     if values.empty or len(values["rmse"].columns) < 2:
         return ["Not measured after the change."]
