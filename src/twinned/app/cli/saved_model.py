@@ -54,6 +54,6 @@ def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:
 
 
 def note_missing_batch(predictor: TablePredictor, batch: object, remedy: str) -> None:
-    """Print a line where a model with batches is asked without one."""
+    """Print a line where a model with batches predicts without one."""
     for warning in predictor.describe_missing_batch(batch, remedy):
         print_message("warning", warning)
