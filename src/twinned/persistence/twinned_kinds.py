@@ -125,6 +125,8 @@ _OF_EFFECTS = (
     "codes",
     "residual",
     "weight",
+    "reliability",
+    "tail",
     "noise_ratio",
     "shrinks",
     "center",
