@@ -392,8 +392,9 @@ def predict_raw(
     if mean.shape[1] > 1:
         raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
     widening: Floats | float = 1.0
-    if fitted.batches is not None and queries.offset_std is not None and queries.batch is not None:
-        widening = fitted.batches.widening(queries.offset_std, queries.batch)
+    ratio = queries.error_ratio
+    if fitted.batches is not None and queries.offset_std is not None and ratio is not None:
+        widening = fitted.batches.widening(queries.offset_std, ratio)
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 

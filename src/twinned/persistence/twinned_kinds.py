@@ -126,6 +126,8 @@ _OF_EFFECTS = (
     "codes",
     "residual",
     "weight",
+    "reliability",
+    "tail",
     "noise_ratio",
     "shrinks",
     "center",
