@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, Never, Self, overload
 
@@ -103,15 +103,13 @@ class BaseNeural(BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         folds: Folds,
-        **bounds: Any,
+        **bounds: ArrayLike | None,
     ) -> Self:
         """Fit with given folds, for comparable out-of-fold predictions."""
         self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
         return self
 
-    def _fit_problem(
-        self, X: ArrayLike, y: ArrayLike, **options: Any
-    ) -> tuple[TrainingProblem, TrainedEnsemble]:
+    def _fit_problem(self, X, y, **options):
         """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
@@ -294,7 +292,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         members = networks.predict(networks.scale.transform(self._schema.to_rows(matrix)))
         return np.tensordot(networks.member_weights, members, axes=1)
 
-    def _map_members(self, function: Callable[[Floats], Any], X: ArrayLike) -> list[Any]:
+    def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))
         networks = self.plain_networks()

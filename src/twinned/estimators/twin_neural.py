@@ -151,7 +151,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
         return self
 
-    def fit_pairs(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit_pairs(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """`fit`, which returns the problem and its trained ensemble for `refit_with`."""
         return self._fit_problem(X, y, sample_weight=sample_weight)
 
