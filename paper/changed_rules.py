@@ -1,6 +1,6 @@
 """The page's texts on twin networks as published with other rules of training.
 
-The runs are those of `paper/as_published_candidates.py` and `paper/keras_training.py`.
+The runs are those of `paper/as_published_candidates.py`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
         rows.append([label, *cells, f"{others.min():.2f} to {others.max():.2f}"])
     others = [str(key) for key in unchanged.index if key not in FITTED]
     return (
-        keras_values()
-        | HYPOTHESIS
+        HYPOTHESIS
         | _deviations(tables)
         | {
             "candidate_table": "\n".join(markdown_table(["changed rule", *FITTED, "others"], rows)),
@@ -64,19 +63,6 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
             "candidate_members": str(runs["members"].max()),
         }
     )
-
-
-def keras_values() -> dict[str, str]:
-    """Return the errors of the training that was written anew with Keras, over those of ours."""
-    runs = pd.read_csv(RESULTS / "keras_training.csv")
-    columns = ["rmse_1_anchor", "rmse_all_anchors"]
-    means = runs.groupby(["dataset", "training"])[columns].mean()
-    values = {}
-    for key in runs["dataset"].unique():
-        one, every = (means.loc[key, "Keras"] / means.loc[key, "ours"]).to_numpy()
-        values[f"keras_{key}"] = f"{one:.2f} with one anchor and {every:.2f} with all"
-        values[f"keras_splits_{key}"] = str(runs[runs["dataset"] == key]["split"].nunique())
-    return values
 
 
 def _deviations(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:

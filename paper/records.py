@@ -116,7 +116,12 @@ class Records:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": current_commit(),
         }
-        path = self._unpacked(trial.study, trial.variant) / f"{trial.identity}.json"
+        self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Write a record, for example one of another folder."""
+        study, variant = (record["config"][name] for name in ("study", "variant"))
+        path = self._unpacked(study, variant) / f"{record['identity']}.json"
         write_file(path, json.dumps(record, sort_keys=True).encode())
 
     def read(self, study: str, variant: str) -> list[Record]:
@@ -246,12 +251,15 @@ def device_name(study: str) -> str:
 
 @cache
 def current_commit() -> str:
-    """Return the commit of the clone, with "+" where files have been changed since."""
+    """Return the commit of the clone, with "+" where files have been changed since.
+
+    That of the variable TWINNED_COMMIT on machines that have the files without their history.
+    """
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
         return commit + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("TWINNED_COMMIT", "unknown")
 
 
 def _git(*arguments: str) -> str:

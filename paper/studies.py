@@ -57,8 +57,8 @@ def list_trials(
 ) -> list[Trial]:
     """Return all trials of a study in one variant.
 
-    The first trials of all data sets and splits come first, so that an interrupted run has the same
-    trials of as many splits as possible.
+    The first trials of all data sets and splits come first, and those of the first splits before
+    others, so that an interrupted run has the same splits of all data sets.
     """
     if variant not in study.variants:
         raise ValueError(
@@ -66,9 +66,9 @@ def list_trials(
         )
     if not study.uses_datasets:
         return study.trials(variant, "none", 0, quick)
-    splits = list(splits)
+    datasets = list(datasets)
     of_splits = [
-        study.trials(variant, dataset, split, quick) for dataset in datasets for split in splits
+        study.trials(variant, dataset, split, quick) for split in splits for dataset in datasets
     ]
     return [trial for number in zip_longest(*of_splits) for trial in number if trial is not None]
 

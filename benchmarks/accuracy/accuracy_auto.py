@@ -3,14 +3,13 @@
 Each split trains on its 80 % (train and validation rows together) and is tested once on its 20 %.
 One fit gives the test error of the blend and of every member, the coverage and width of its
 intervals, and `contribution_`, the ratio of errors with and without twins that it expects from
-out-of-fold predictions. Results: `benchmarks/results/accuracy_auto.csv` and `.md`. With
-`--predictions`, the blends are made of members that `benchmarks.accuracy.member_predictions`
-fitted.
+out-of-fold predictions. Results: `benchmarks/results/accuracy_auto.csv` and `.md`; their networks
+were trained on a GPU.
 
     python -m benchmarks.accuracy.accuracy_auto --efforts fast --datasets BC TF --seeds 0 1 2
-    python -m benchmarks.accuracy.accuracy_auto --efforts thorough --predictions FOLDER
+    python -m benchmarks.accuracy.accuracy_auto --efforts thorough
     python -m benchmarks.accuracy.accuracy_auto --datasets cpus … --seeds 0 1 … 9 \\
-        --predictions FOLDER --output benchmarks/results/accuracy_auto_others.csv
+        --output benchmarks/results/accuracy_auto_others.csv
     python -m benchmarks.accuracy.accuracy_auto --datasets Crime MCAS … birthwt \\
         --seeds 0 1 2 3 4 --output benchmarks/results/accuracy_auto_unseen.csv
 """
@@ -22,7 +21,6 @@ import pandas as pd
 
 from benchmarks import frame
 from benchmarks.accuracy.accuracy_neural import TWIN_METHODS
-from benchmarks.accuracy.member_predictions import blend_of_predictions
 from benchmarks.accuracy.tables import split_table
 from paper.comparison import published
 from paper.data import rmse
@@ -50,16 +48,13 @@ COLUMNS = [
 ]
 
 
-def run_split(dataset, effort, seed, members=(), n_jobs=1, predictions=""):
+def run_split(dataset, effort, seed, members=(), n_jobs=1):
     """Return one row for the blend, one for the blend without twins and one for each member."""
     (X, y), (X_test, y_test) = split_table(dataset, seed)
-    if predictions:
-        model, seconds = blend_of_predictions(predictions, effort, dataset, seed)
-    else:
-        start = time.perf_counter()
-        model = AutoTwinRegressor(effort=effort, n_jobs=n_jobs, random_state=0)
-        model.set_params(members=list(members) or "auto").fit(X, y)
-        seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    model = AutoTwinRegressor(effort=effort, n_jobs=n_jobs, random_state=0)
+    model.set_params(members=list(members) or "auto").fit(X, y)
+    seconds = time.perf_counter() - start
     contribution = model.contribution_ or {}
     blend = {
         "model": BLEND,
@@ -239,7 +234,7 @@ BENCHMARK = frame.Benchmark(
     summary=summary,
     trial=("dataset", "effort", "seed"),
     axes={"effort": ["balanced"], "seed": list(PAPER_SEEDS), "dataset": list(KEYS)},
-    options={"members": str, "n_jobs": 1, "predictions": ""},
+    options={"members": str, "n_jobs": 1},
 )
 
 if __name__ == "__main__":

@@ -7,16 +7,13 @@ distribution is a normal one: with the standard deviation of the process for the
 that of their out-of-fold errors in five folds. RealMLP, of `pip install pytabkit`, is run where it
 is named.
 
-`pit` are the values of the predictive distribution function at the test rows, in thousandths. With
-`--predictions`, blends are made of members that `benchmarks.accuracy.member_predictions` fitted;
-`seconds` are then those of members and blend together, of which networks were trained on a GPU.
+`pit` are the values of the predictive distribution function at the test rows, in thousandths. The
+`seconds` of the committed blends are those of all members, whose networks were trained on a GPU.
 Results: `benchmarks/results/standard_splits.csv` and `.md`, which has the published figures of
 `published_standard_splits.csv` beside them.
 
     python -m benchmarks.accuracy.standard_splits --jobs 16 --models catboost lightgbm xgboost
-    python -m benchmarks.accuracy.member_predictions --kind others --jobs 16 --output FOLDER \\
-        --efforts balanced --seeds 0 1 2 3 --datasets "uci boston" "uci energy"
-    python -m benchmarks.accuracy.standard_splits --jobs 16 --models twinned --predictions FOLDER
+    python -m benchmarks.accuracy.standard_splits --jobs 16 --models twinned
     python -m benchmarks.accuracy.standard_splits --only-table
 """
 
@@ -31,7 +28,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import frame
-from benchmarks.accuracy.member_predictions import blend_of_predictions
 from benchmarks.accuracy.peers import make_model
 from benchmarks.accuracy.tables import split_table
 from paper.data import rmse
@@ -110,18 +106,16 @@ def fit_peer(name, X, y):
     return NormalErrors(model.fit(X, y), rmse(predicted, y))
 
 
-def run_split(dataset, model, seed, n_jobs=1, predictions=""):
+def run_split(dataset, model, seed, n_jobs=1):
     """Return the figures of one model on one split."""
     table = f"uci {dataset}"
     (X, y), (X_test, y_test) = split_table(table, seed)
     start = time.perf_counter()
     if model != BLEND:
         fitted = fit_peer(model, X, y)
-    elif not predictions:
+    else:
         fitted = AutoTwinRegressor(random_state=0, n_jobs=n_jobs).fit(X, y)
     seconds = time.perf_counter() - start
-    if model == BLEND and predictions:
-        fitted, seconds = blend_of_predictions(predictions, "balanced", table, seed)
     return {**figures(fitted, X_test, y_test), "seconds": seconds}
 
 
@@ -261,7 +255,7 @@ BENCHMARK = frame.Benchmark(
         "model": list(MODELS)[:-1],
         "seed": list(STANDARD_SPLITS),
     },
-    options={"n_jobs": 1, "predictions": ""},
+    options={"n_jobs": 1},
 )
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ A problem is a pool of at most 500 candidates, of which the best is to be found:
 test function, drawn for each seed, or random rows of a table. The first 10 experiments are random,
 the same for all methods; then a method chooses 20, one after the other, and is fitted again after
 each. Reported is the regret: how far the best value found is from the best of the pool, as a share
-of the range of the pool. Nothing was chosen by these results; the deviation and the correlation of
-samples were chosen by `benchmarks.intervals.joint_errors`, which has four of the tables, too.
+of the range of the pool. Nothing was chosen by these results.
 
 - twin: `TwinRegressor()` with `twinned.query`, expected improvement or Thompson sampling.
 - blend: `AutoTwinRegressor` of a Gaussian process, extra trees and a tree twin, with 5 folds, and

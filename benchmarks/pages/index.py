@@ -15,8 +15,6 @@ QUESTIONS = {
     "labels": "Which labels help most, and what of labels that are censored?",
     "inverse": "Do proposed inputs reach a wanted target?",
     "speed": "How much time and memory do fits and predictions take?",
-    "export": "Do exported models predict the same, at which size and speed?",
-    "service": "How many requests does the service answer?",
     "pages": "The pages and pictures that are written from results.",
 }
 

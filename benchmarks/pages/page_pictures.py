@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frame
-from benchmarks.export import microcontroller_summary
 from benchmarks.pages.page import read_results
 from paper.page import DOCS
 from twinned import ForwardFolds, TwinRegressor
@@ -182,31 +181,6 @@ def draw_active_learning():
     return figure
 
 
-# --- export ---
-
-
-def draw_export():
-    """Draw differences of ONNX files from `predict`, and their sizes."""
-    runs = read_results("onnx_export")
-    groups = runs.groupby("kind", sort=False)
-    largest = groups[["mean", "std"]].max().sort_values("mean")
-    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.8), width_ratios=(1.4, 1))
-    positions = label_rows(left, list(largest.index))
-    for output, color, marker, tolerance in (("mean", ORANGE, "o", 1e-5), ("std", BLUE, "s", 1e-4)):
-        left.axvline(tolerance, color=color, linewidth=1, linestyle=":")
-        left.plot(largest[output], positions, marker, markersize=5, color=color, label=output)
-    left.set(xscale="log", xlabel="largest difference / standard deviation of y")
-    left.set_title("Differences from predict")
-    left.legend(fontsize=8)
-    label_rows(right, len(largest) * [""])
-    sizes = groups["size_ratio"].agg(["min", "max"]).loc[largest.index]
-    right.axvline(1, color="0.75", linewidth=1)
-    right.hlines(positions, sizes["min"], sizes["max"], color=GREEN, linewidth=4)
-    right.set(xlabel="size of the file / size of the saved model", xlim=(0, 1.3))
-    right.set_title("Sizes on nine data sets")
-    return figure
-
-
 # --- scaling out ---
 
 
@@ -283,11 +257,9 @@ PICTURES = {
     "time": draw_time,
     "trees-or-networks": draw_trees_or_networks,
     "active-learning": draw_active_learning,
-    "export": draw_export,
     "scaling-out": draw_scaling_out,
     "data-sets": draw_data_sets,
     "command-line": draw_command_line,
-    "microcontrollers": lambda: microcontroller_summary.draw(read_results("microcontroller")),
 }
 
 

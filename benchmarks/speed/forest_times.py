@@ -7,8 +7,7 @@ set with the most rows; the twin has all pairs.
     python -m benchmarks.speed.forest_times                      # ten minutes
     python -m benchmarks.speed.forest_times --only-table
 
-Results: `benchmarks/results/forest_times.csv` and `.md`. Times of twin networks by the number of
-rows are in `benchmarks/results/neural_many_rows.md`.
+Results: `benchmarks/results/forest_times.csv` and `.md`.
 """
 
 import time

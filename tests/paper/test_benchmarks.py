@@ -1,4 +1,4 @@
-"""Benchmarks that other results depend on: stored members, and normal predictive distributions."""
+"""Benchmarks: normal predictive distributions, inverses, masks of networks, and the index."""
 
 from types import SimpleNamespace
 
@@ -7,42 +7,13 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from benchmarks.accuracy import member_predictions, standard_splits
+from benchmarks.accuracy import standard_splits
 from benchmarks.accuracy.tables import STANDARD_TABLES, split_table
 from benchmarks.inverse import inverse
 from benchmarks.pages import index, page
 from paper import dropout_members
-from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining
+from twinned import NeuralRegressor, NeuralTraining
 from twinned.metrics import crps, log_likelihood
-
-MEMBERS = ["ridge", "ridge_power", "gp_matern", "gp_matern_power"]
-
-
-@pytest.mark.parametrize("skewed", [False, True])
-def test_blend_of_stored_predictions_is_that_of_a_fit(skewed, tmp_path, monkeypatch):
-    def split(name, seed):
-        rng = np.random.RandomState(0)
-        X = rng.normal(size=(60, 2))
-        y = X[:, 0] + 0.1 * rng.normal(size=60)
-        y = np.exp(3 * y) if skewed else y
-        return (X[:50], y[:50]), (X[50:], y[50:])
-
-    monkeypatch.setattr(member_predictions, "split_table", split)
-    monkeypatch.setattr(member_predictions, "AUTO", tuple(MEMBERS))
-    options = {"efforts": ["fast"], "datasets": ["a table"], "members": [], "jobs": 1, "n_jobs": 2}
-    arguments = SimpleNamespace(**options, output=tmp_path)
-    member_predictions.run_others([("a table", 0)], arguments)
-    stored = {path.name for path in tmp_path.iterdir()}
-    assert "a_table.0.fast.ridge.npz" in stored
-    assert len(stored) == (4 if skewed else 2)  # without skewed columns, no power members
-    parameters = {"effort": "fast", "members": MEMBERS, "random_state": 0}
-    (X, y), (X_test, _) = split("a table", 0)
-    blend = member_predictions.StoredBlend(**parameters, folder=tmp_path, dataset="a table")
-    blend.fit(X, y)
-    direct = AutoTwinRegressor(**parameters).fit(X, y)
-    assert blend.member_names_ == direct.member_names_
-    np.testing.assert_array_equal(blend.predict(X_test), direct.predict(X_test))
-    np.testing.assert_array_equal(blend.predict_interval(X_test), direct.predict_interval(X_test))
 
 
 def test_table_of_inverses_of_which_some_were_not_measured():

@@ -90,10 +90,10 @@ BENCHMARKS = [
             "accuracy_auto", "accuracy_neural", "accuracy_trees", "advice", "budgets",
             "standard_splits",
         ],
-        "anchors": ["anchor_weights", "comparables"],
+        "anchors": ["anchor_weights"],
         "intervals": ["measurement_errors", "noise_scale", "outside", "uncertainty"],
         "labels": ["active_learning"],
-        "speed": ["forest_times", "neural_fit"],
+        "speed": ["forest_times"],
     }.items()
     for name in names
 ] + ["paper.multiplier"]  # fmt: skip

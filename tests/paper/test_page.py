@@ -142,13 +142,3 @@ def test_correlations_of_dropout_by_a_slow_version(values):
     assert values["more_dropout_0_5"] == f"{len(more)} of 3 sets ({', '.join(more)})"
     expected = ", ".join(f"{mean('anchors', key):.2f} ({key})" for key in keys)
     assert values["correlation_anchors"] == expected
-
-
-def test_errors_of_keras_by_a_slow_version(values):
-    rows = list(csv.DictReader((RESULTS / "keras_training.csv").open(encoding="utf-8")))
-
-    def mean(training):
-        found = [r for r in rows if (r["dataset"], r["training"]) == ("WSB", training)]
-        return sum(float(r["rmse_all_anchors"]) for r in found) / len(found)
-
-    assert values["keras_WSB"].endswith(f"{mean('Keras') / mean('ours'):.2f} with all")

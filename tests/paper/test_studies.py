@@ -115,7 +115,7 @@ def test_several_processes_give_the_same_records_until_the_deadline(tmp_path):
 def test_the_first_trials_of_all_splits_come_first():
     trials = list_trials(STUDIES["semi-supervised-forests"], "as_published", ["BC", "TF"], [1, 2])
     places = [(len(t.settings["loop_weights"]), t.dataset, t.split) for t in trials]
-    few = [(5, key, split) for key in ("BC", "TF") for split in (1, 2)]
+    few = [(5, key, split) for split in (1, 2) for key in ("BC", "TF")]
     both = few + [(6, *own[1:]) for own in few]
     assert places == both * 2  # with the settings of each split, and of split 0 alone
     settings = [searched_on_splits()[t.dataset, t.split] for t in trials]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.special import gammaln
 
 from twinned.batches.deviation import Deviation, fit_deviation, variance_between
+from twinned.batches.noise import N_STEPS, NORMAL, fit_noise, log_density, noise_ratio, tail_weight
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels, unknown_batches
 from twinned.rows.schema import Floats, Indices
@@ -19,8 +19,7 @@ from twinned.rows.schema import Floats, Indices
 _DIGITS = 8  # of the standard deviation of the errors, in y without deviations
 _MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
 _CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
-# Numbers of rows that the common variance of the noise of a batch counts for; the likeliest.
-_COMMON_ROWS = (2.0, 4.0, 8.0, 16.0, 32.0)
+_LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,9 @@ class BatchEffects:
     residual: Floats  # (known row,)
     weight: Floats  # (known row,); 0 where it is not used
     noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
+    reliability: Floats  # (known row,): factors of the weights, small for outlying rows
     shrinks: bool
+    tail: float = NORMAL  # degrees of freedom of the t distribution of the errors
     common_rows: float = np.inf  # that the common variance of the errors counts for in a batch
     center: float = 0.0  # the mean of the constants
     kind: str = "offset"  # of deviations that are compared
@@ -86,11 +87,15 @@ class BatchEffects:
             residual=residual,
             weight=weight,
             noise_ratio=np.ones(len(names)),
+            reliability=np.ones(len(codes)),
             shrinks=shrinks,
             kind=kind,
         )
         constant = replace(start, slope=0.0, smooth=0.0)
-        function = replace(start, slope=1.0, smooth=1.0)
+        function = start
+        if start.is_constant:
+            variance = float(np.var(residual))
+            function = replace(start, slope=0.05 * variance, smooth=0.05 * variance)
         if kind != "auto":
             return known.fit(constant if kind == "offset" else function)
         by_constants, by_functions = known.fit(constant), known.fit(function)
@@ -108,23 +113,15 @@ class BatchEffects:
             weight = weight.copy()
             weight[order[position >= _MAX_ROWS]] = 0.0
         scaled = start.scaled(self.features)
-        for _ in range(2):
-            ratio = self.noise_ratio[self.codes]
-            deviation = fit_deviation(start, scaled, self.residual, self.codes, weight / ratio)
-            # the common function is nearest to the batches that it was fitted to, and so the
-            # deviations of new ones are larger
-            n_batches = max(2, len(np.unique(self.codes[weight > 0])))
-            factor = (n_batches + 1) / (n_batches - 1)
-            deviation = replace(
-                deviation, slope=deviation.slope * factor, smooth=deviation.smooth * factor
-            )
-            self = replace(self, deviation=deviation, weight=weight).with_between()
-            if not np.isinf(self.common_rows):
-                break
-            self = self._with_noise()
-            if np.isinf(self.common_rows):
-                break
-        return self
+        for is_first in (True, False):
+            used = weight * self.reliability / self.noise_ratio[self.codes]
+            start = fit_deviation(start, scaled, self.residual, self.codes, used)
+            self = replace(self, deviation=start, weight=weight).with_between()
+            if is_first:
+                self = self._with_noise()
+                if self.tail == NORMAL and np.isinf(self.common_rows):
+                    break
+        return self._with_uncertainty()
 
     # --- variances ----------------------------------------------------------------------------
 
@@ -138,44 +135,73 @@ class BatchEffects:
         center = float(np.average(means, weights=1.0 / (between + variance + 1e-300)))
         return replace(self, deviation=replace(self.deviation, between=between), center=center)
 
-    def _held_out(self) -> tuple[Floats, Floats, Indices]:
-        """(row,): errors and variances of residuals by the others of their batch, and the rows."""
+    def _with_uncertainty(self) -> BatchEffects:
+        """With larger variances of deviations, as these are estimates from few batches.
+
+        The common function is nearest to the batches that it was fitted to, and the deviation of a
+        new one has a t distribution.
+        """
+        n_batches = max(len(self._known_batches), 4)
+        factor = (n_batches + 1.0) / (n_batches - 1.0 - _LOST_FREEDOM)
+        variances = {
+            name: getattr(self.deviation, name) * factor for name in ("slope", "smooth", "between")
+        }
+        return replace(self, deviation=replace(self.deviation, **variances))
+
+    def _held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
+        """(row,): errors and variances of residuals by the others of their batch, and the rows.
+
+        The variances are those of rows that are not outlying, in batches with the common noise.
+        """
         errors, variances, rows = [], [], []
-        for code in np.unique(self.codes[self.weight > 0]):
+        for code in codes:
             own = self.solution(int(code))
             used = own.precision > 1e-9 / self.deviation.noise
+            noise = self.deviation.noise / self.weight[own.rows]
+            ratio = self.noise_ratio[code] / self.reliability[own.rows]
             errors.append(own.solved[used] / own.precision[used])
-            variances.append(1.0 / own.precision[used])
+            of_deviation = np.maximum(1.0 / own.precision[used] - (noise * ratio)[used], 0.0)
+            variances.append(of_deviation + noise[used])
             rows.append(own.rows[used])
         return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
 
+    @property
+    def _known_batches(self) -> Indices:
+        return np.unique(self.codes[self.weight > 0])
+
     def log_densities(self) -> Floats:
         """(row,): logarithms of the densities of residuals, by the others of their batch."""
-        errors, variances, rows = self._held_out()
+        errors, variances, rows = self._held_out(self._known_batches)
         result = np.zeros(len(self.codes))
-        result[rows] = -0.5 * (errors**2 / variances + np.log(variances))
+        variances = variances * self.noise_ratio[self.codes[rows]]
+        result[rows] = log_density(errors**2, variances, self.tail)
         return result
 
     def _with_noise(self) -> BatchEffects:
-        """With the variance of the errors of each batch, if these clearly differ."""
-        errors, variances, rows = self._held_out()
-        codes = self.codes[rows]
-        squares = np.bincount(codes, errors**2 / variances, len(self.names))
-        counts = np.bincount(codes, minlength=len(self.names)).astype(float)
-        common = np.array(_COMMON_ROWS)[:, None]
-        total = common + counts
-        likelihood = (
-            gammaln(total / 2)
-            - gammaln(common / 2)
-            + common / 2 * np.log(common / 2)
-            - total / 2 * np.log((common + squares) / 2)
-            + squares / 2
-        ).sum(axis=1)
-        best = int(np.argmax(likelihood))
-        if likelihood[best] < _CLEAR_GAIN:
+        """With tails, and with variances of the errors of batches, if held-out errors show them."""
+        errors, variances, rows = self._held_out(self._known_batches)
+        tail, common_rows, unit = fit_noise(errors**2 / variances, self.codes[rows])
+        deviation = replace(self.deviation, noise=self.deviation.noise * unit)
+        self = replace(self, deviation=deviation, tail=tail, common_rows=common_rows)
+        return self._with_reliability(self._known_batches)
+
+    def _with_reliability(self, codes: Indices) -> BatchEffects:
+        """With weights of the rows of some batches, and variances of their errors."""
+        if self.tail == NORMAL and np.isinf(self.common_rows):
             return self
-        ratio = (common[best] + squares) / (common[best] + counts)
-        return replace(self, noise_ratio=ratio, common_rows=float(common[best, 0]))
+        reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
+        reliability[np.isin(self.codes, codes)] = 1.0
+        ratio[codes] = 1.0
+        for _ in range(N_STEPS):
+            self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
+            errors, variances, rows = self._held_out(codes)
+            batch, squares = self.codes[rows], errors**2 / variances
+            weight = tail_weight(squares / ratio[batch], self.tail)
+            sums = np.bincount(batch, weight * squares, len(ratio))
+            counts = np.bincount(batch, minlength=len(ratio)).astype(float)
+            ratio[codes] = noise_ratio(sums, counts, self.common_rows)[codes]
+            reliability[rows] = weight
+        return replace(self, reliability=reliability, noise_ratio=ratio)
 
     # --- equations ----------------------------------------------------------------------------
 
@@ -188,7 +214,7 @@ class BatchEffects:
             return self._solutions[code]
         rows = np.flatnonzero((self.codes == code) & (self.weight > 0))
         deviation = self.deviation
-        noise = deviation.noise * self.noise_ratio[code] / self.weight[rows]
+        noise = deviation.noise * self.noise_ratio[code] / (self.weight * self.reliability)[rows]
         scaled = deviation.scaled(self.features[rows])
         residual = self.residual[rows] - self.center
         factor = None
@@ -307,19 +333,33 @@ class BatchEffects:
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
-        return np.sqrt(np.append(self.noise_ratio, 1.0)[np.maximum(codes, -1)])
+        variance = self._of_new_rows(np.append(self.noise_ratio, 1.0), np.append(self.n_known, 0.0))
+        return np.sqrt(variance[np.maximum(codes, -1)])
 
-    def widening(self, std_error: Floats, codes: Indices) -> Floats:
+    def _of_new_rows(self, ratio: Floats, counts: Floats) -> Floats:
+        """Variances of the errors of new rows, where those of `counts` rows are estimates.
+
+        The quantiles of their t distribution are close to those of a normal one of this variance.
+        """
+        if np.isinf(self.common_rows):
+            return ratio
+        freedom = self.common_rows + counts
+        return ratio * freedom / (freedom - _LOST_FREEDOM)
+
+    def widening(self, std_error: Floats, ratio: Floats) -> Floats:
         """Factors of the error scale, by the error of a deviation and by the noise of a batch."""
-        ratio = self.error_ratio(codes)
         return np.hypot(ratio, std_error / self.within) if self.within else ratio
 
-    def without_own(self) -> tuple[Floats, Floats]:
-        """(known row,): deviations by the other rows of the batch, and their standard errors."""
+    def without_own(self) -> tuple[Floats, Floats, Floats]:
+        """(known row,): deviations by the other rows of the batch, and their standard errors.
+
+        And factors of the error scale by the others.
+        """
         mean, std = self.of_rows(self.features, self.codes)
-        for code in np.unique(self.codes[self.weight > 0]):
+        for code in self._known_batches:
             own = self.solution(int(code))
-            noise = self.deviation.noise * self.noise_ratio[code] / self.weight[own.rows]
+            ratio = self.noise_ratio[code] / self.reliability[own.rows]
+            noise = self.deviation.noise * ratio / self.weight[own.rows]
             alone = own.precision < 1e-9 / np.maximum(noise, 1e-280)
             precision = np.where(alone, 1.0, own.precision)
             mean[own.rows] = np.where(
@@ -327,7 +367,15 @@ class BatchEffects:
             )
             variance = np.maximum(1.0 / precision - noise, 0.0)
             std[own.rows] = np.sqrt(np.where(alone, self.deviation.between, variance))
-        return mean, std
+        errors, variances, rows = self._held_out(self._known_batches)
+        batch, squares = self.codes[rows], self.reliability[rows] * errors**2 / variances
+        counts = np.bincount(batch, minlength=len(self.names)) - 1.0
+        sums = np.bincount(batch, squares, len(self.names))
+        variance = self.noise_ratio[self.codes]
+        variance[rows] = self._of_new_rows(
+            noise_ratio(sums[batch] - squares, counts[batch], self.common_rows), counts[batch]
+        )
+        return mean, std, np.sqrt(variance)
 
     def rounded(self, y: Floats) -> Floats:
         """Y far below the errors, so that models do not depend on the size of deviations."""
@@ -362,14 +410,15 @@ class BatchEffects:
             residual=np.append(self.residual, residual),
             weight=np.append(self.weight, weight),
             noise_ratio=ratio,
+            reliability=np.append(self.reliability, np.ones(len(codes))),
         )
-        return added.with_between(), codes
+        return added._with_reliability(np.unique(codes)), codes
 
     def without_last(self, n_rows: int) -> BatchEffects:
         """Without the known rows that were added last."""
-        names = ("features", "codes", "residual", "weight")
+        names = ("features", "codes", "residual", "weight", "reliability")
         first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
-        return replace(self, **first).with_between()
+        return replace(self, **first)
 
     def table(self, n_rows: Indices) -> pd.DataFrame:
         """Mean deviations relative to that of all batches, their errors and numbers of rows."""
@@ -396,7 +445,7 @@ class BatchEffects:
                 slopes.append((next(ends) - next(ends)).mean() / (2.0 * step[column]))
             table[f"slope {name}"] = slopes
         table["noise_std"] = self.within * np.sqrt(self.noise_ratio)
-        errors, variances, rows = self._held_out()
+        errors, variances, rows = self._held_out(self._known_batches)
         by_batch = pd.Series(self.codes[rows])
         held_out = pd.DataFrame({"rmse": errors**2, "coverage": errors**2 <= 1.645**2 * variances})
         means = held_out.groupby(by_batch).mean().reindex(range(len(table)))

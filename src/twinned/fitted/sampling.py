@@ -5,8 +5,6 @@ of anchors and members: each anchor with each member is one function of the feat
 correlated where the functions deviate from their mean alike. The second is that of a Gaussian
 process with the learned length scales and noise, given the anchors: rows are correlated that are
 near to each other, in units of what matters, and far from the anchors. The third is independence.
-Under the mean of the three, held-out errors are more likely than under independence on all measured
-tables (`benchmarks/results/joint_errors.md`).
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import Floats, Indices, TableSchema
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
-# Root mean square error of held-out rows in units of the spread of the anchors' estimates: medians
-# over tables are 1.6 for 30 rows and 2.5 for 100 (`benchmarks/results/joint_errors.md`).
+# Root mean square error of held-out rows in units of the spread of the anchors' estimates, roughly:
+# it depends on the table and grows with the number of rows.
 SPREAD_FACTOR = 2.0
 MAX_KNOWN = 1000  # known rows by which the process is conditioned
 _JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude

@@ -308,7 +308,7 @@ def errors_of_batches(
     assert codes is not None, "its anchors have batches"
     y = fitted.fitted_y
     residual = y - predicted
-    of_others, std = batches.without_own()
+    of_others, std, ratio = batches.without_own()
     centers = {"known": of_others, "new": np.full(len(y), batches.center)}
     weights = None if weights is None else weights[held_out]
     rmse = {
@@ -318,7 +318,7 @@ def errors_of_batches(
     return BatchErrors(
         prediction=fitted.anchors.y - residual + of_others,
         known_y=y - of_others,
-        widening=batches.widening(std, codes),
+        widening=batches.widening(std, ratio),
         missing_deviations=(fitted.anchor_offsets, of_others),
         rmse=rmse,
     )

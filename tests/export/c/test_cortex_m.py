@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.export import cortex_m
+from tests.export.c import cortex_m
 from twinned import TwinRegressor, thin
 from twinned.export.c import to_c
 

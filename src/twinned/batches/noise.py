@@ -1,0 +1,67 @@
+"""The errors of rows of batches: heavy tails, and variances that differ between batches."""
+
+from itertools import product
+
+import numpy as np
+from scipy.special import gammaln
+
+from twinned.rows.schema import Floats, Indices
+
+# The likeliest are chosen: degrees of freedom of the t distribution of errors, and numbers of rows
+# that the common variance counts for in a batch. The first are those of equal normal ones.
+NORMAL = 1e6
+_TAILS = (NORMAL, 12.0, 6.0, 4.0, 3.0, 2.0)
+_COMMON_ROWS = (np.inf, 32.0, 16.0, 8.0, 4.0, 2.0)
+_CLEAR_GAIN = 3.0  # of the log density of held-out errors, by either of them
+N_STEPS = 5  # of the weights of outlying rows
+
+
+def fit_noise(squares: Floats, codes: Indices) -> tuple[float, float, float]:
+    """Degrees of freedom, rows of the common variance, and this variance in units of the errors.
+
+    From `squares` (row,) of held-out errors in units of their standard deviations.
+
+    >>> fit_noise(np.ones(40), np.arange(40) % 4)
+    (1000000.0, inf, 1.0)
+    """
+    best, result = -np.inf, (NORMAL, np.inf, 1.0)
+    for tail, common_rows in product(_TAILS, _COMMON_ROWS):
+        value, unit = _held_out_likelihood(squares, codes, tail, common_rows)
+        value -= _CLEAR_GAIN * ((tail != NORMAL) + np.isfinite(common_rows))
+        if value > best:
+            best, result = value, (tail, common_rows, unit)
+    return result if result[:2] != (NORMAL, np.inf) else (NORMAL, np.inf, 1.0)
+
+
+def tail_weight(squares: Floats, tail: float) -> Floats:
+    """(row,): weights of rows with these squares of scaled errors, by a t distribution."""
+    return (tail + 1.0) / (tail + squares)
+
+
+def noise_ratio(sums: Floats | Indices, counts: Floats, common_rows: float) -> Floats:
+    """Variances of the errors of batches with these sums of scaled squares, in common ones."""
+    if np.isinf(common_rows):
+        return np.ones(len(sums))
+    return (common_rows + sums) / (common_rows + counts)
+
+
+def log_density(squares: Floats, variances: Floats, tail: float) -> Floats:
+    """(row,): logarithms of the densities of errors with these squares, up to a constant."""
+    constant = gammaln((tail + 1.0) / 2.0) - gammaln(tail / 2.0) - 0.5 * np.log(tail)
+    scores = squares / variances
+    return constant - 0.5 * ((tail + 1.0) * np.log1p(scores / tail) + np.log(variances))
+
+
+def _held_out_likelihood(
+    squares: Floats, codes: Indices, tail: float, common_rows: float
+) -> tuple[float, float]:
+    """Of errors, by the noise that the others of their batch have; and the common variance."""
+    unit, counts = 1.0, np.bincount(codes).astype(float)
+    ratio: Floats = np.ones(len(counts))
+    for _ in range(N_STEPS):
+        weighted = squares * tail_weight(squares / (unit * ratio[codes]), tail)
+        unit = float(np.mean(weighted / ratio[codes])) + 1e-280
+        sums = np.bincount(codes, weighted / unit)
+        ratio = noise_ratio(sums, counts, common_rows)
+    others = noise_ratio(sums[codes] - weighted / unit, counts[codes] - 1.0, common_rows)
+    return float(log_density(squares, unit * others, tail).sum()), unit
