@@ -5,7 +5,7 @@ meet it are known as a bit mask (see `anchor_masks`), so all anchors of a query 
 together, as sets: level by level, with all sets of a level at once (`set_descent`), which large
 trees and the sums of single anchors need; or, where only the sum over all anchors of small
 trees is wanted and a leaf needs but the number of its anchors, node by node in preorder
-(`_sum_of_tree`), which is twice as fast (`benchmarks/results/tree_counts.md`).
+(`_sum_of_tree`), which is faster.
 
 Imported only where it is used, as loading numba takes a second.
 """
