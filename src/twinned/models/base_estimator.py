@@ -6,7 +6,6 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_regressor
@@ -171,7 +170,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     return None
 
 
-def set_unset_seeds(estimator: BaseEstimator, draw: Callable[[], Any]) -> Any:
+def set_unset_seeds(estimator: BaseEstimator, draw: Callable[[], int]) -> BaseEstimator:
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
     parameters = sorted(estimator.get_params().items())
     unset = [name for name, value in parameters if name.endswith("random_state") and value is None]
