@@ -124,7 +124,7 @@ def test_networks_of_a_wide_table(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
-    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.inputs.MAX_RELEVANT_FEATURES", 5)
     X, y = rng.uniform(size=(60, 12)), rng.normal(size=60)
     X[:, 3] = 1.0
     X[:, 8] = -X[:, 7]
@@ -151,7 +151,7 @@ def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
 
 
 def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
-    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.inputs.MAX_RELEVANT_FEATURES", 5)
     model = TwinNeuralRegressor(
         (4,), n_members=1, training=NeuralTraining(max_features=None), random_state=0
     )
