@@ -13,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.models.neural.difference_model import PlainNetworks
-from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.fitting import fit_problems
+from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
-from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
+from twinned.models.neural.problem import TrainingProblem, build_problem
+from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
