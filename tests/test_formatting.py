@@ -80,7 +80,7 @@ def test_leaderboard(rows):
     assert {"member", "ridge", "1.00"} <= set(texts)
 
 
-def test_diagnosis(rows, without_catboost):
+def test_diagnosis(rows):
     blend = AutoTwinRegressor(members=["ridge", "extra_trees:fast"], random_state=0)
     result = diagnose(*rows, estimator=blend, budget=5.0)
     html = result._repr_html_()
