@@ -84,9 +84,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
-        indicators, and its difference is 1 where two categories differ. Of more than 80 features,
-        the default estimator is fitted to a − b alone where that predicts held-out rows better:
-        a and b are then 0 in its training pairs.
+        indicators, and its difference is 1 where two categories differ.
     anchors : {"all", "auto"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`. `"auto"` is the 4, 8, 16 or 32 nearest ones by the learned metric where
@@ -406,12 +404,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def selected_features_(self) -> Indices:
         """Indices of the features that pairs are made of."""
         return self.difference_model_.features.selected
-
-    @property
-    def n_nearest_anchors_(self) -> int | None:
-        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
-        nearest = self.fitted_.nearest
-        return nearest[0] if self.anchors == "auto" and nearest else None
 
     # --- steps of fit -------------------------------------------------------------------------
 

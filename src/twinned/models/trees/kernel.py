@@ -4,7 +4,7 @@ For one query, a split of a tree over pairs is a condition on the anchors alone.
 meet it are known as a bit mask (see `anchor_masks`), so all anchors of a query descend a tree
 together, as sets (`set_descent`). Where only the sum over all anchors of small trees is wanted, a
 leaf needs but the number of its anchors, and the nodes are visited in preorder (`_sum_of_tree`),
-which is twice as fast (`benchmarks/results/tree_counts.md`).
+which is faster.
 
 Imported only where it is used, as loading numba takes a second.
 """
