@@ -12,11 +12,9 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.combination import FitRecord
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.estimators.several_targets import per_target
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds
-from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 
 
@@ -67,7 +65,7 @@ class BlendAttributes(BaseTwin):
     @per_target
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
-        return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
+        return pd.DataFrame(self._leaderboard)
 
     @per_target
     def out_of_fold(self) -> pd.DataFrame:

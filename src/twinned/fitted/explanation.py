@@ -16,14 +16,13 @@ from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
-from twinned.rows.formatting import ResultTable, shorten
+from twinned.rows.formatting import shorten
 from twinned.rows.neighbors import LEARNED, Indices
 from twinned.rows.schema import NUMERIC, Floats
 
 OTHERS = "all other cases"  # label of the last row of each query
 BATCH = "batch (offset)"  # name of the value and the adjustment of a batch
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
-_FORMATS = {"weight": ".1%", "distance": ".3g"}
 _MAX_LABEL = 24  # characters
 RESERVED = {*COLUMNS, "label", "output", "offset"}
 Value = float | str | None  # a number, a category, or None where the value is missing
@@ -67,7 +66,7 @@ def tabulate_comparables(
         table["label"] = pd.Series(labels).mask(is_other, OTHERS) if is_other.any() else labels
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
-    return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
+    return pd.concat(parts, axis=1)
 
 
 def offset_differences(fitted: FittedTwin, offset: Floats, table: pd.DataFrame) -> Floats:
