@@ -25,7 +25,7 @@ BATCH = "batch (offset)"  # name of the value and the adjustment of a batch
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}
 _MAX_LABEL = 24  # characters
-RESERVED = {*COLUMNS, "label", "output", "offset"}
+RESERVED = {*COLUMNS, "label", "output", "offset", "query_deviation", "anchor_deviation"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
 
@@ -57,6 +57,10 @@ def tabulate_comparables(
     if fitted.batches is not None:
         offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
         table.insert(3, "offset", offset_differences(fitted, offset, table))
+        query, anchor = table["query"].to_numpy(), table["anchor"].to_numpy()
+        of_anchor = np.where(anchor < 0, np.nan, fitted.anchor_offsets[anchor])
+        table.insert(4, "query_deviation", offset[query] - fitted.batches.center)
+        table.insert(5, "anchor_deviation", of_anchor - fitted.batches.center)
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
