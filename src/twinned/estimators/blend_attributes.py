@@ -15,6 +15,7 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.several_targets import per_target
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds
+from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 
 
@@ -65,7 +66,7 @@ class BlendAttributes(BaseTwin):
     @per_target
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
-        return pd.DataFrame(self._leaderboard)
+        return ResultTable(self._leaderboard)
 
     @per_target
     def out_of_fold(self) -> pd.DataFrame:

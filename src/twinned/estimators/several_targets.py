@@ -56,10 +56,10 @@ def _combine(results, names):
         return tuple(_combine(parts, names) for parts in zip(*results, strict=True))
     if not isinstance(first, pd.DataFrame):
         return np.stack(results, axis=1)
-    tables = [table.copy() for table in results]
+    tables = [pd.DataFrame(table) for table in results]
     for table, name in zip(tables, names, strict=True):
         table.insert(0, "target", name)
-    return pd.concat(tables)
+    return type(first)(pd.concat(tables))
 
 
 def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+_MAX_ROWS = 60  # of a table that is shown
 
 
 def format_significant(value: float, digits: int = 3) -> str:
@@ -94,3 +99,14 @@ def number_text(value: float, digits: int = 6) -> str:
     """
     # repr of a float is the shortest text that parses to the same number
     return repr(float(f"{value:.{digits}g}")).removesuffix(".0")
+
+
+class ResultTable(pd.DataFrame):
+    """A DataFrame that is shown with all its columns in a console.
+
+    Every operation on it returns a plain DataFrame.
+    """
+
+    def __repr__(self) -> str:
+        width = shutil.get_terminal_size().columns
+        return pd.DataFrame(self).to_string(max_rows=_MAX_ROWS, line_width=width)
