@@ -271,6 +271,8 @@ def test_explanations_of_functions_add_up(functions):
     shown = table[table["anchor"] >= 0]
     by_feature = shown[["x0", "x1", "x2"]].sum(axis=1)
     np.testing.assert_allclose(by_feature, shown["difference"] - shown["offset"], atol=1e-8)
+    added = shown["query_deviation"] - shown["anchor_deviation"]
+    np.testing.assert_allclose(shown["offset"], added, atol=1e-9)
 
 
 def test_draws_of_a_batch_have_its_errors_in_common(functions):
@@ -489,6 +491,7 @@ def test_explanations_add_up_and_show_the_offset(blend):
         by_feature = shown[["x0", "x1", "x2"]].sum(axis=1)
         np.testing.assert_allclose(by_feature, shown["difference"] - shown["offset"], atol=1e-8)
         offsets = model.batch_offsets_["offset"]
+        np.testing.assert_allclose(shown["query_deviation"], offsets["lab 0"], atol=1e-9)
         added = offsets["lab 0"] - offsets[batch[shown["anchor"]]].to_numpy()
         np.testing.assert_allclose(shown["offset"], added, atol=1e-9)
         np.testing.assert_allclose(shown["anchor_y"], y[shown["anchor"]], atol=1e-7)
