@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchmarks.frame import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper import anchor_weights, decomposition
-from paper.changed_rules import FITTED, candidate_values
+from paper.changed_rules import FITTED, candidate_values, hypothesis_values
 from paper.comparison import (
     NEAR,
     NEAR_ERRORS,
@@ -106,7 +106,12 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values()
-    values |= candidate_values(tables) | dropout_values() | uncertainty_values()
+    values |= (
+        candidate_values(tables)
+        | hypothesis_values(tables)
+        | dropout_values()
+        | uncertainty_values()
+    )
     values |= relabelled_network_values()
     values |= forest_feature_values(records) | split_setting_values(records)
     values |= result_links(records) | origin_values(records)
