@@ -20,7 +20,7 @@ QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandl
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-clients test-browser test-chem lint format bench bench-cost bench-accuracy paper-quick notebooks docs dist workflows constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-clients test-browser test-chem lint format bench-cost bench-accuracy paper-quick notebooks docs dist workflows constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -141,9 +141,6 @@ lint: $(VENV)/.lint  ## ruff, mypy, pyright and import-linter
 format: $(VENV)/.lint  ## fix style and format with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-bench: $(VENV)/.bench  ## speed of predictions by the number of anchors
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.tree_counts
 
 bench-cost: $(VENV)/.bench  ## seconds, pairs and steps of the defaults, beside those of the last release
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.speed.cost

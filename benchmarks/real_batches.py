@@ -529,7 +529,8 @@ def main():
     )
     if arguments.export:
         for name, (package, *_) in TABLES.items():
-            read_table(package, name).to_csv(Path(arguments.export) / f"{name}.csv", index=False)
+            content = read_table(package, name).to_csv(index=False)
+            frame.write_file(Path(arguments.export) / f"{name}.csv", content.encode())
         return
     os.environ["OMP_NUM_THREADS"] = "1"
     table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)

@@ -323,15 +323,6 @@ def test_figures_of_trees_and_networks_match_the_results():
         assert shown[key] == [f"{mean[key, model]:.{n}f}" for model, n in pairs]
 
 
-def test_figures_of_shifted_rows_match_the_results():
-    runs = pd.read_csv(ROOT / "benchmarks/results/shifted_rows.csv")
-    coverage = 100 * runs.pivot_table(index="held_out", columns="dataset", values="coverage")
-    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
-    for kind in ("random", "largest y", "largest feature"):
-        row = [f"{coverage.loc[kind, key]:.0f} %" for key in ("YH", "EE", "CS", "BH")]
-        assert f"| {' | '.join(row)} |" in text
-
-
 def test_figures_of_coverage_and_width_match_the_results():
     runs = pd.read_csv(ROOT / "benchmarks/results/uncertainty.csv")
     table = runs.pivot_table(index=["model", "dataset", "seed"], columns="what", values="value")
@@ -350,13 +341,10 @@ def test_weights_of_anchors_match_the_results():
     kinds = {"default": 1, "forest": 2, "neural": 3}  # columns of the page
     names = {
         "distance": "inverse distance",
-        "variance": "variance of an anchor on held-out samples",
-        "least squares": "least squares on held-out samples",
         "loops": "loop inconsistency (paper)",
         "members": "spread of the members (paper)",
         "process": "variance of the difference from a Gaussian process (suggested in the paper)",
         "local": "out-of-fold errors of near anchors: the default of `TwinRegressor()",
-        "all labels": "*equal weights, with the held-out quarter used for training*",
     }
     page = (ROOT / "docs/pairs-and-anchors.md").read_text(encoding="utf-8")
     rows = [[cell.strip(" `") for cell in line.split("|")[1:]] for line in page.splitlines()]
@@ -412,19 +400,6 @@ def test_figures_of_applicability_match_the_results():
     for name, values in zip(("largest y", "largest feature", "both together"), found, strict=True):
         shown = " | ".join(f"{values[i]} % ({values[i + 1]} %)" for i in (0, 2, 4))
         assert f"| {name} | {shown} |" in page
-
-
-def test_coverage_of_noisy_rows_matches_the_results():
-    runs = pd.read_csv(ROOT / "benchmarks/results/noise_scale.csv")
-    names = [f"noisiest_{level}" for level in (0.8, 0.9, 0.95)]
-    means = 100 * runs.groupby(["dataset", "model"])[names].mean()
-    text = (ROOT / "docs/prediction-intervals.md").read_text(encoding="utf-8")
-    for dataset in ("one feature", "prediction", "category"):
-        cells = [
-            ", ".join(f"{value:.0f}" for value in means.loc[(dataset, model)])
-            for model in ("blend", "twin")
-        ]
-        assert f"| {cells[0]} % | {cells[1]} % |" in text
 
 
 def test_coverage_outside_matches_the_results():
@@ -548,28 +523,12 @@ def test_figures_of_semi_supervised_forests_match_the_results():
     assert "with an improvement on four of them" in page
 
 
-def test_figures_of_scaling_out_match_the_results():
-    page = " ".join((ROOT / "docs/scaling-out.md").read_text(encoding="utf-8").split())
-    results = ROOT / "benchmarks/results"
-    counts = cells((results / "tree_counts.md").read_text(encoding="utf-8"))
-    milliseconds = {row[1]: float(row[3]) / 1000 for row in counts if row[0] == "default"}
-    assert f"One row takes {milliseconds['500']:.1f} ms of one core" in page
-    assert f"{milliseconds['50']:.2f} ms with `anchors=RandomAnchors(50)`" in page
-    workers = {row[0]: row for row in cells((results / "dask_workers.md").read_text("utf-8"))}
-    four, eight = (f"{float(workers[n][2]):.1f}" for n in ("4", "8"))
-    assert f"four workers of one thread have {four} times and eight {eight} times" in page
-    slow = 1000 / float(workers["1"][1].split(", ")[0].replace(",", ""))
-    assert f"measured when a row took {slow:.1f} ms" in page
-    core_hours = [rows * 0.4e-3 / 3600 for rows in (20e6, 1e9)]
-    assert f"| {core_hours[0]:.1f} core hours | {round(core_hours[1], -1):.0f} core hours |" in page
-    assert f"with 1,000 cores | | {60 * core_hours[1] / 1000:.0f} minutes |" in page
-
-
 # Pages of lists and tables.
 WITHOUT_PICTURE = {
     "api.md",
     "architecture.md",
     "checks.md",
+    "command-line.md",
     "export.md",
     "microcontrollers.md",
     "paper-map.md",
@@ -578,6 +537,7 @@ WITHOUT_PICTURE = {
     "reproduction-conclusions.md",
     "reproduction-tables.md",
     "saving.md",
+    "scaling-out.md",
     "with-other-libraries.md",
 }
 

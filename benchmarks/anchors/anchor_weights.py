@@ -1,17 +1,15 @@
 """Weights of anchors: the paper's negative result, and further ways to weight.
 
-The paper's first splits. Of each 80 % a twin is fitted on three quarters; the last quarter is held
-out for the weights that are learned. A twin that is fitted on all of these labels and weights all
-anchors alike is the reference. All figures are test RMSE as a ratio to equal weights of the same
-twin. What is weighted are known values plus predicted differences, as by `weights` of a twin.
+The paper's first splits, three quarters of each 80 %. All figures are test RMSE as a ratio to equal
+weights of the same twin. What is weighted are known values plus predicted differences, as by
+`weights` of a twin.
 
 - *distance*: the inverse of the distance, on standardised features;
-- *variance*, *least squares*: learned from the quarter that was held out;
 - *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over random b (the paper's);
 - *process*: the inverse variance that a Gaussian process gives to y(x) − y(a) before it sees any
   label, with its noise (the paper suggests it);
 - *members*: the inverse variance over the members of a neural twin of F(x, a) (the paper's);
-- *local*: the default of `TwinRegressor()`, without any held-out quarter. It weights estimates by
+- *local*: the default of `TwinRegressor()`. It weights estimates by
   the out-of-fold errors of anchors, near ones more where that predicts the errors of other folds.
 
 Results: `benchmarks/results/anchor_weights.csv` and `.md`.
@@ -23,7 +21,6 @@ Results: `benchmarks/results/anchor_weights.csv` and `.md`.
 import warnings
 
 import numpy as np
-from scipy.optimize import nnls
 from scipy.spatial.distance import cdist
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -52,41 +49,12 @@ TWINS = {
     ),
     "neural": lambda: TwinNeuralRegressor(effort="fast", weights=equal_weights, random_state=0),
 }
-WAYS = ["distance", "variance", "least squares", "loops", "process", "members", "local"]
-WAYS += ["all labels"]
+WAYS = ["distance", "loops", "process", "members", "local"]
 
 
 def weighted_mean(estimates, weights):
     weights = np.broadcast_to(weights, estimates.shape)
     return np.sum(weights * estimates, axis=1) / np.sum(weights, axis=1)
-
-
-def inverse_variance(estimates, y):
-    """(anchor,) inverse mean squared errors of `estimates` (row, anchor).
-
-    >>> inverse_variance(np.array([[1.0, 3.0], [1.0, -1.0]]), np.zeros(2))
-    array([1. , 0.2])
-    """
-    square = np.mean((estimates - y[:, None]) ** 2, axis=0)
-    # bounded, so that an anchor without errors does not get all the weight
-    floor = 1e-6 * float(square.mean())
-    return 1.0 / np.maximum(square, floor) if floor > 0 else np.ones_like(square)
-
-
-def least_squares(estimates, y, shrinkage=0.1):
-    """(anchor,) nonnegative weights that sum to one: least squares with a penalty to equal weights.
-
-    The sum is enforced by a large penalty and then normalized.
-    """
-    n_rows, n_anchors = estimates.shape
-    errors = estimates - y[:, None]  # with weights that sum to one, the residual is w·errors
-    size = float(np.sqrt(np.mean(errors**2))) or 1.0
-    penalty = np.sqrt(shrinkage * n_rows * n_anchors) * size
-    sum_penalty = 1e3 * np.sqrt(n_rows) * size * n_anchors
-    A = np.concatenate([errors, penalty * np.eye(n_anchors), np.full((1, n_anchors), sum_penalty)])
-    b = np.concatenate([np.zeros(n_rows), np.full(n_anchors, penalty / n_anchors), [sum_penalty]])
-    weights, _ = nnls(A, b)
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def loop_weights(twin, X_test, rng, n_loops=8):
@@ -130,17 +98,14 @@ def run_split(dataset, seed, kind):
     warnings.filterwarnings("ignore")
     (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
     order = np.random.RandomState(seed).permutation(len(y))
-    train, held_out = np.split(order, [3 * len(order) // 4])
+    train = order[: 3 * len(order) // 4]
     twin = TWINS[kind]().fit(X[train], y[train])
     _, estimates = twin.predict_anchors(X_test)
-    _, held_out_estimates = twin.predict_anchors(X[held_out])
     scaler = StandardScaler().fit(X[train])
     scaled_anchors, scaled_test = scaler.transform(twin.anchors_X_), scaler.transform(X_test)
     weights = {
         "equal": 1.0,
         "distance": 1 / (cdist(scaled_test, scaled_anchors) + 1e-6),
-        "variance": inverse_variance(held_out_estimates, y[held_out]),
-        "least squares": least_squares(held_out_estimates, y[held_out]),
         "loops": loop_weights(twin, X_test, np.random.RandomState(seed)),
         "process": process_weights(
             scaler.transform(X[train]), y[train], scaled_anchors, scaled_test
@@ -152,7 +117,6 @@ def run_split(dataset, seed, kind):
     if kind == "default":
         local = TwinRegressor(random_state=0, n_jobs=1).fit(X[train], y[train])
         errors["local"] = rmse(local.predict(X_test), y_test)
-    errors["all labels"] = rmse(TWINS[kind]().fit(X[order], y[order]).predict(X_test), y_test)
     return [{"way": way, "rmse": error} for way, error in errors.items()]
 
 
@@ -162,8 +126,7 @@ def summary(runs):
         "",
         "Test RMSE as a ratio to equal weights of the same twin, means over the splits that were "
         "run; the twin was fitted on three quarters of the 80 %. *Local*: the default of "
-        "`TwinRegressor()`, by out-of-fold errors. *All labels*: equal weights, and the last "
-        "quarter used for fitting too. `python -m benchmarks.anchors.anchor_weights`.",
+        "`TwinRegressor()`, by out-of-fold errors. `python -m benchmarks.anchors.anchor_weights`.",
     ]
     for kind, own in runs.groupby("twin"):
         table = own.pivot_table(index=["dataset", "seed"], columns="way", values="rmse")

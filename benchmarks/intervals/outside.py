@@ -5,14 +5,11 @@ All models are blends of four quick members. The kinds of trials are
 - *beyond*: five generated functions of six features, 160 training rows with 5 % noise; of the test
   rows, one to three of the five features that matter are beyond the range of the training rows by
   up to 0.15, 0.5 or 2 times the range. The widening was chosen on `waves`, `growth` and `friedman`;
-- *cut*: five real tables without the fifth of the rows with the largest values of the feature of
-  the largest rank correlation with y, which are the test rows, and a fifth of the others;
 - *missing*: eight real tables of up to 300 training rows; of 100 test rows, each feature in turn is
   missing, and then 300 times two random ones. `median` is the error where it is replaced by the
   median of the training rows;
 - *optimum*: three proposals of `solve` for the maximum and the minimum of ten functions, by 60 rows
-  with 5 % or 30 % noise; covered are the true values;
-- *standard*: standard splits, rows like the training rows.
+  with 5 % or 30 % noise; covered are the true values.
 
 Reported are the coverage of intervals of 80, 90 and 95 %, the mean width of those of 90 %, the
 mean negative logarithm of the density, and the root mean square error, `after` the widening and the
@@ -24,15 +21,12 @@ completion were added, and `before`, that is without both. Appends to
     python -m benchmarks.intervals.outside --only-table
 """
 
-import os
 import warnings
 from contextlib import ExitStack
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 from sklearn.datasets import load_diabetes
 
 from benchmarks import frame
@@ -99,28 +93,21 @@ def basins(x):
 
 FUNCTIONS = {f.__name__: f for f in (waves, growth, friedman, saturation, kinks)}
 OPTIMA = FUNCTIONS | {f.__name__: f for f in (peak, ripple, product, valley, basins)}
-CUT = ["BH", "CS", "WN", "diabetes", "kin8nm"]
 MISSING = ["BC", "BH", "CS", "EE", "WN", "WSB", "YH", "diabetes"]
-STANDARD = ["bostonHousing", "concrete", "energy", "yacht", "wine-quality-red"]
 DATASETS = {
     "beyond": list(FUNCTIONS),
-    "cut": CUT,
     "missing": MISSING,
     "optimum": list(OPTIMA),
-    "standard": STANDARD,
 }
-N_SEEDS = {"beyond": 4, "cut": 2, "missing": 1, "optimum": 1, "standard": 3}
+N_SEEDS = {"beyond": 4, "missing": 1, "optimum": 1}
 
 
 def read(name):
     """X and y of a real table."""
     if name == "diabetes":
         return load_diabetes(return_X_y=True)
-    if name not in ("kin8nm", *STANDARD):
-        X, y = load(name)
-        return X.to_numpy(float), y.to_numpy(float)
-    splits = np.load(Path(os.environ["TWINNED_DATA"]) / "uci_standard_splits.npz")
-    return splits[f"{name}_X"].astype(float), splits[f"{name}_y"]
+    X, y = load(name)
+    return X.to_numpy(float), y.to_numpy(float)
 
 
 def fit(X, y, seed, members=MEMBERS):
@@ -163,19 +150,6 @@ def measure_beyond(dataset, seed):
     for farthest in FARTHEST:
         for beyond in (1, 2, 3):
             yield rate(model, *draw(N_TEST, beyond, farthest), f"{farthest:g}, {beyond}")
-
-
-def measure_cut(dataset, seed):
-    X, y = read(dataset)
-    rows = np.random.RandomState(seed).permutation(len(y))[: 2 * N_REAL]
-    X, y = X[rows], y[rows]
-    strongest = np.argmax([abs(spearmanr(column, y)[0]) for column in X.T])
-    is_outside = X[:, strongest] > np.quantile(X[:, strongest], 0.8)
-    inside = np.flatnonzero(~is_outside)
-    n_training = min(N_REAL, int(0.8 * len(inside)))
-    model = fit(X[inside[:n_training]], y[inside[:n_training]], seed)
-    yield rate(model, X[inside[n_training:]], y[inside[n_training:]], "inside")
-    yield rate(model, X[is_outside], y[is_outside], "outside")
 
 
 def measure_missing(dataset, seed):
@@ -223,21 +197,11 @@ def measure_optimum(dataset, seed):
         }
 
 
-def measure_standard(dataset, seed):
-    X, y = read(dataset)
-    splits = np.load(Path(os.environ["TWINNED_DATA"]) / "uci_standard_splits.npz")
-    is_test = np.isin(np.arange(len(y)), splits[f"{dataset}_test{seed}"])
-    model = fit(X[~is_test], y[~is_test], seed)
-    yield rate(model, X[is_test], y[is_test], "test")
-
-
 def measure(version, kind, dataset, seed):
     function = {
         "beyond": measure_beyond,
-        "cut": measure_cut,
         "missing": measure_missing,
         "optimum": measure_optimum,
-        "standard": measure_standard,
     }[kind]
     with ExitStack() as stack:
         if version == "before":

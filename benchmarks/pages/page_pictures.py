@@ -9,13 +9,6 @@ The picture of data sets needs their files. That of the page of serving is a scr
 """
 
 import argparse
-import os
-import re
-import shlex
-import subprocess
-import sys
-import tempfile
-import textwrap
 
 import numpy as np
 import pandas as pd
@@ -28,18 +21,6 @@ from twinned.datasets import KEYS, info, load
 
 ORANGE, BLUE, BROWN, GREEN, GRAY = "#c2410c", "#0369a1", "#a16207", "#0f766e", "#6b7280"
 LIMIT = 3.0  # of the generated example of detection limits
-SERIES = {
-    "Cigar": "cigarettes, 46 states",
-    "Gasoline": "gasoline, 18 countries",
-    "Produc": "production, 48 states",
-    "drifting level": "generated, drifting level",
-}
-COMMANDS = (
-    "twinned fit houses.csv --target price --label id -c postcode --budget 60s -o houses.twin",
-    "twinned predict houses.twin new.csv --keep id --interval 0.9",
-    "twinned explain houses.twin new.csv --label id --rows h52 -k 2",
-)
-WIDTH = 100  # characters of a line of the terminal
 
 
 def subplots(*shape, **options):
@@ -109,32 +90,18 @@ def draw_detection_limits():
 
 
 def draw_time():
-    """Draw forward folds, and the errors that folds state beside those of later rows."""
+    """Draw forward folds."""
     times = np.arange(60)
-    figure, (left, right) = subplots(1, 2, figsize=(8.8, 3.8), width_ratios=(1, 1.25))
+    figure, axes = subplots(figsize=(5.6, 3.0))
     folds = list(ForwardFolds().split(times[:, None], groups=times))
-    positions = label_rows(left, [f"fold {i + 1}" for i in range(len(folds))])
+    positions = label_rows(axes, [f"fold {i + 1}" for i in range(len(folds))])
     for position, (training, held_out) in zip(positions, folds, strict=True):
-        left.plot(training, np.full(len(training), position), "s", markersize=3, color=BLUE)
-        left.plot(held_out, np.full(len(held_out), position), "s", markersize=3, color=ORANGE)
-    left.plot([], [], "s", color=BLUE, label="training rows")
-    left.plot([], [], "s", color=ORANGE, label="held-out rows")
-    left.set(xlabel="time", title="Forward folds", xticks=[])
-    runs = read_results("rows_in_time").dropna(subset="future")
-    runs = runs.sort_values(["series", "rows", "seed"])
-    names = runs["series"].replace(SERIES).where(~runs["series"].duplicated(), "")
-    positions = label_rows(right, names)
-    right.axvline(1, color=GRAY, linewidth=1)
-    for column, color, marker, name in (
-        ("future", GREEN, "s", "rows that follow"),
-        ("forward", ORANGE, "o", "stated by forward folds"),
-    ):
-        style = {"color": color, "fmt": marker, "markersize": 5, "linewidth": 1, "label": name}
-        ratio, error = runs[column] / runs["random"], runs[column + "_se"] / runs["random"]
-        right.errorbar(ratio, positions, xerr=error, **style)
-    right.tick_params(axis="y", labelsize=8)
-    right.set(xlabel="RMSE / RMSE that random folds state", title="Stated errors and later ones")
-    figure.legend(fontsize=8, ncols=4, loc="outside lower center")
+        axes.plot(training, np.full(len(training), position), "s", markersize=3, color=BLUE)
+        axes.plot(held_out, np.full(len(held_out), position), "s", markersize=3, color=ORANGE)
+    axes.plot([], [], "s", color=BLUE, label="training rows")
+    axes.plot([], [], "s", color=ORANGE, label="held-out rows")
+    axes.set(xlabel="time", xticks=[])
+    figure.legend(fontsize=8, ncols=2, loc="outside lower center")
     return figure
 
 
@@ -181,26 +148,6 @@ def draw_active_learning():
     return figure
 
 
-# --- scaling out ---
-
-
-def draw_scaling_out():
-    """Draw the rate of predictions by the number of workers of a Dask cluster."""
-    text = (frame.RESULTS / "dask_workers.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d+) \| ([\d,]+), ([\d,]+) \|", text, re.MULTILINE)
-    workers = [int(row[0]) for row in rows]
-    rates = np.array([[float(rate.replace(",", "")) for rate in row[1:]] for row in rows])
-    figure, axes = subplots(figsize=(5.6, 3.2))
-    proportional = rates[0].mean() * np.array([0, workers[-1]])
-    axes.plot([0, workers[-1]], proportional, color="0.75", label="proportional to the first")
-    axes.plot(workers, rates, "o", color=ORANGE)
-    axes.plot([], [], "o", color=ORANGE, label="measured, two runs")
-    axes.set(xlabel="workers of one thread", ylabel="rows per second", xticks=[0, *workers])
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8)
-    return figure
-
-
 # --- data sets ---
 
 
@@ -216,50 +163,12 @@ def draw_data_sets():
     return figure
 
 
-# --- command line ---
-
-
-def write_example_tables(folder):
-    """Write the tables of the page of the command line, by its own code."""
-    page = (DOCS / "command-line.md").read_text("utf-8")
-    code = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
-
-
-def wrap_line(line):
-    """Return the parts of a line that fit into the terminal; only lines of text are longer."""
-    indent = 13 * " "  # of the values that `twinned fit` prints
-    return [line] if len(line) <= WIDTH else textwrap.wrap(line, WIDTH, subsequent_indent=indent)
-
-
-def draw_command_line():
-    """Draw the commands and what they print."""
-    lines = []
-    with tempfile.TemporaryDirectory() as folder:
-        write_example_tables(folder)
-        for command in COMMANDS:
-            call = [sys.executable, "-m", *shlex.split(command)]
-            options = {"cwd": folder, "env": os.environ | {"COLUMNS": str(WIDTH)}, "check": True}
-            found = subprocess.run(call, stdout=subprocess.PIPE, text=True, **options)
-            lines += ["$ " + command, *found.stdout.splitlines(), ""]
-    lines = [part for line in lines for part in wrap_line(line)]
-    figure, axes = subplots(figsize=(6.9, 0.17 * len(lines)), facecolor="#0f172a")
-    axes.set(xlim=(0, 1), ylim=(len(lines), 0))
-    axes.set_axis_off()
-    for position, line in enumerate(lines):
-        color = "#fdba74" if line.startswith("$ ") else "#e5e7eb"
-        axes.text(0, position, line, color=color, family="monospace", fontsize=8, va="top")
-    return figure
-
-
 PICTURES = {
     "detection-limits": draw_detection_limits,
     "time": draw_time,
     "trees-or-networks": draw_trees_or_networks,
     "active-learning": draw_active_learning,
-    "scaling-out": draw_scaling_out,
     "data-sets": draw_data_sets,
-    "command-line": draw_command_line,
 }
 
 

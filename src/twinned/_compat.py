@@ -8,7 +8,6 @@ for numpy.
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def num_samples(X: object) -> int:
     return int(_num_samples(X))
 
 
-def safe_indexing(X: Any, rows: Any) -> Any:
+def safe_indexing(X, rows):
     """Rows of a table, array or list."""
     from sklearn.utils import _safe_indexing
 
@@ -57,7 +56,7 @@ def is_search(estimator: object) -> bool:
     return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
-def unwrap_search(estimator: object) -> Any:
+def unwrap_search(estimator):
     """The model that a fitted search such as `GridSearchCV` predicts with.
 
     Every other estimator is returned as it is, and so is a search with its own `predict`.
@@ -70,30 +69,30 @@ def unwrap_search(estimator: object) -> Any:
     return estimator
 
 
-def set_folds(search: Any, cv: Any) -> None:
+def set_folds(search, cv):
     """Set `cv` of a fitted search, and drop the folds that it was fitted with."""
     search.set_params(cv=cv)
     vars(search).pop("_checked_cv_orig", None)
 
 
-def boosting_trees(estimator: Any) -> Any:
+def boosting_trees(estimator):
     """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
     nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
     return nodes, estimator._baseline_prediction
 
 
-def boosting_bitsets(estimator: Any) -> Any:
+def boosting_bitsets(estimator):
     """Of each tree of a `HistGradientBoostingRegressor`, (split, 8): categories that go left."""
     return [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration]
 
 
-def boosting_encoder(estimator: Any) -> Any:
+def boosting_encoder(estimator):
     """The fitted encoder of the categories of a `HistGradientBoostingRegressor`, or None."""
     preprocessor = estimator._preprocessor
     return preprocessor and preprocessor.named_transformers_["encoder"]
 
 
-def set_boosting_categories(estimator: Any, table: Any) -> Any:
+def set_boosting_categories(estimator, table):
     """Fit the encoder of a `HistGradientBoostingRegressor` to a table with all categories.
 
     `table` is None without categorical features. Returns (feature of the trees,): whether it is
@@ -116,20 +115,20 @@ def set_boosting_categories(estimator: Any, table: Any) -> Any:
     return categorical
 
 
-def set_boosting_trees(estimator: Any, predictors: Any, baseline: Any) -> None:
+def set_boosting_trees(estimator, predictors, baseline):
     """Give a `HistGradientBoostingRegressor` its trees and the value that it starts from."""
     estimator._predictors = [[predictor] for predictor in predictors]
     estimator._baseline_prediction = baseline
     set_boosting_loss(estimator)
 
 
-def set_boosting_loss(estimator: Any) -> None:
+def set_boosting_loss(estimator):
     """Set the loss of a gradient boosting regressor by its parameters."""
     estimator.n_trees_per_iteration_ = 1
     estimator._loss = estimator._get_loss(sample_weight=None)
 
 
-def validate_parameters(estimator: Any) -> None:
+def validate_parameters(estimator):
     """Raise where scikit-learn's own validation refuses a parameter."""
     if hasattr(estimator, "_parameter_constraints"):
         estimator._validate_params()
@@ -145,7 +144,7 @@ def portable_parameters(estimator: object) -> dict[str, object]:
     }
 
 
-def boosting_categories(estimator: Any) -> Any:
+def boosting_categories(estimator):
     """How a fitted `HistGradientBoostingRegressor` splits by categories.
 
     Returns (feature of the trees,) columns of X, as the trees see categorical features first; the
@@ -176,7 +175,7 @@ def is_remote_backend() -> bool:
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
 
 
-def make_cpu_client() -> Any:
+def make_cpu_client():
     """A new CPU client of XLA; its programs have finished when the call returns."""
     from jax._src.lib import xla_client
 
@@ -193,7 +192,7 @@ def jax_is_initialized() -> bool:
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 
-def set_booster(estimator: Any, booster: Any) -> None:
+def set_booster(estimator, booster):
     """Give a fitted `LGBMRegressor` another booster."""
     estimator._Booster = booster
 
@@ -201,7 +200,7 @@ def set_booster(estimator: Any, booster: Any) -> None:
 # --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
 
 
-def extend_cache_stamp(dispatcher: Any, stamp: Any) -> None:
+def extend_cache_stamp(dispatcher, stamp):
     """Extend the stamp by which numba's cache detects stale code, which is that of one file."""
     cache_file = dispatcher._cache._cache_file
     cache_file._source_stamp = (cache_file._source_stamp, stamp)
@@ -220,7 +219,7 @@ def usage_error_type() -> type[Exception]:
 # --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
 
 
-def has_request_in_progress(protocol: Any) -> bool:
+def has_request_in_progress(protocol):
     """Whether uvicorn's protocol has read the head of a request that has no response yet."""
     return protocol.cycle is not None and not protocol.cycle.response_complete
 

@@ -1,19 +1,24 @@
 """Parents of estimators as mypy sees them, see `_compat`: scikit-learn has no types."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Self
+
+from pandas import DataFrame
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import MetadataRouter
 
 
 class BaseEstimator:
-    get_params: Any
-    set_params: Any
-    get_metadata_routing: Any
-    __sklearn_tags__: Any
-    __getstate__: Any
+    get_params: Callable[..., dict[str, object]]
+    set_params: Callable[..., Self]
+    get_metadata_routing: Callable[[], MetadataRouter]
+    __sklearn_tags__: Callable[[], Tags]
+    __getstate__: Callable[[], dict[str, object]]
 
 
 class RegressorMixin:
-    score: Any
-    __sklearn_tags__: Any
+    score: Callable[..., float]
+    __sklearn_tags__: Callable[[], Tags]
 
 
 class MetaEstimatorMixin:
@@ -21,10 +26,10 @@ class MetaEstimatorMixin:
 
 
 class MultiOutputMixin:
-    __sklearn_tags__: Any
+    __sklearn_tags__: Callable[[], Tags]
 
 
 class TransformerMixin:
-    fit_transform: Any
-    set_output: Any
-    __sklearn_tags__: Any
+    fit_transform: Callable[..., DataFrame]
+    set_output: Callable[..., Self]
+    __sklearn_tags__: Callable[[], Tags]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from twinned.rows.schema import Floats
@@ -22,7 +23,11 @@ _N_LEVELS = 200  # of the quantiles by which the CRPS is computed
 
 
 def log_likelihood(
-    model: Any, X: Any, y: Floats, sample_weight: Floats | None = None, **options: Any
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: Floats,
+    sample_weight: Floats | None = None,
+    **options: ArrayLike | None,
 ) -> float:
     """Mean logarithm of the predictive density at the values y.
 
@@ -41,7 +46,11 @@ def log_likelihood(
 
 
 def crps(
-    model: Any, X: Any, y: Floats, sample_weight: Floats | None = None, **options: Any
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: Floats,
+    sample_weight: Floats | None = None,
+    **options: ArrayLike | None,
 ) -> float:
     """Mean continuous ranked probability score, in units of y; smaller is better.
 
@@ -56,7 +65,11 @@ def crps(
 
 
 def neg_crps(
-    model: object, X: object, y: Floats, sample_weight: Floats | None = None, **options: Any
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: Floats,
+    sample_weight: Floats | None = None,
+    **options: ArrayLike | None,
 ) -> float:
     """The negative CRPS."""
     return -crps(model, X, y, sample_weight, **options)

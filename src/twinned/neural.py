@@ -70,7 +70,7 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 @one_thread_if_remote()
-def _fit_together(pairs: list[tuple[Any, tuple[object, ...]]]) -> list[object]:
+def _fit_together(pairs):
     """Fit clones of the estimators to their problems, by as few compiled programs as possible.
 
     Equal data are prepared by one process, which learns their relevance once.
@@ -88,7 +88,7 @@ def _fit_together(pairs: list[tuple[Any, tuple[object, ...]]]) -> list[object]:
     return list(models)
 
 
-def _build(pairs: list[tuple[Any, tuple[object, ...]]]) -> list[tuple[Any, Any]]:
+def _build(pairs):
     """Return clones of the estimators, which now know their features, and their problems."""
     learn, built = MetricCache(), []
     for estimator, problem in pairs:

@@ -125,8 +125,7 @@ def test_gradients_of_the_likelihoods():
     rng = np.random.RandomState(0)
     X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 6
     weight, start = rng.uniform(0.5, 2.0, 40), rng.normal(size=8) * 0.3
-    by_batch, free = deviation_likelihood(X, y, codes, weight), np.ones(4, bool)
-    cases = [(lambda values: by_batch.negative(values, free), start[:4])]
+    cases = [(deviation_likelihood(X, y, codes, weight).negative, start[:4])]
     for is_free in (False, True):
         joint = joint_likelihood(X, y, codes, weight, is_free, False)
         parts = np.append(np.ones(7, bool), not is_free), X, y, codes, weight
@@ -311,6 +310,30 @@ def test_the_noise_of_a_batch_is_its_own():
     assert 0.8 < covered[~noisy[~fit]].mean() < 0.98
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["noise", "gain"])
+def test_intervals_of_an_unusual_laboratory_cover(kind):
+    covered = {"unusual": [], "others": []}
+    for seed in range(20):
+        X, y, batch, _ = make_table(360, 6, spread=0.5, noise=0.0, seed=seed)
+        unusual = batch == "lab 3"
+        errors = np.random.RandomState(100 + seed).normal(size=360)
+        if kind == "noise":
+            y = y + 0.1 * errors * np.where(unusual, 5.0, 1.0)
+        else:
+            y = (y + 4.0) * np.where(unusual, 1.35, 1.0) + 0.1 * errors
+        fit = np.arange(360) < 240
+        model = AutoTwinRegressor(members=MEMBERS, random_state=0)
+        model.fit(X[fit], y[fit], batch=batch[fit])
+        low, high = model.predict_interval(X[~fit], batch=batch[~fit]).T
+        is_covered = (low <= y[~fit]) & (y[~fit] <= high)
+        covered["unusual"] += list(is_covered[unusual[~fit]])
+        covered["others"] += list(is_covered[~unusual[~fit]])
+    shares = {name: float(np.mean(values)) for name, values in covered.items()}
+    print(kind, shares)
+    assert all(0.86 <= share <= 0.94 for share in shares.values()), shares
+
+
 def test_an_outlying_row_of_a_new_batch_counts_little():
     X, y, batch, _ = make_table(200, 8, spread=0.3, noise=0.0)
     y = y + 0.2 * np.random.RandomState(0).standard_t(2, size=200)
@@ -322,7 +345,7 @@ def test_an_outlying_row_of_a_new_batch_counts_little():
         without = model.add_anchors(X[:n_rows], truth[:n_rows], batch="new").batch_offsets_[
             "offset"
         ]
-        assert added["new"] - without["new"] < 0.3  # with a normal distribution 2.0 and 1.1
+        assert added["new"] - without["new"] < 0.4  # with a normal distribution at least 1.1
         np.testing.assert_allclose(added.drop("new"), without.drop("new"), atol=1e-9)
 
 

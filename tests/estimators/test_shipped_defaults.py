@@ -17,7 +17,7 @@ def error_ratio(model):
 def test_default_twin(shipped_defaults):
     twin = TwinRegressor(random_state=0)
     assert error_ratio(twin) < 0.4
-    assert twin.estimator_.n_iter_ == 200  # of few rows, whose errors are large
+    assert twin.estimator_.n_iter_ == 100  # of few rows, whose errors are large
 
 
 @pytest.mark.slow  # about 20 seconds of processor time

@@ -21,8 +21,8 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.models.learned_metric import learn_metric
+from twinned.models.neural.inputs import Scale
 from twinned.models.neural.parameters import SETTINGS, Setting
-from twinned.models.neural.problem import Scale
 from twinned.neural import fit_many
 from twinned.rows.schema import TableSchema, mark_missing
 

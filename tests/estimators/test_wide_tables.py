@@ -93,8 +93,8 @@ def test_a_leaf_holds_the_same_share_of_fewer_pairs():
     boosting = THOROUGH.make_estimator(500, 1, 80)
     share = THOROUGH.n_pairs(500, 80) / DEFAULT_PAIRS
     assert boosting.min_samples_leaf == int(125 * share) == 19
-    # 40 pairs per row of 300 rows, of 299 / 2
-    assert FAST.make_estimator(300, 1, 10).min_samples_leaf == int(75 * 40 * 2 / 299) == 20
+    # 20 pairs per row of 300 rows, of 299 / 2
+    assert FAST.make_estimator(300, 1, 10).min_samples_leaf == int(75 * 20 * 2 / 299) == 10
     # 40 rows have fewer pairs than the default
     assert THOROUGH.make_estimator(40, 1, 80).min_samples_leaf == 10
 
@@ -124,7 +124,7 @@ def test_networks_of_a_wide_table(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
-    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.inputs.MAX_RELEVANT_FEATURES", 5)
     X, y = rng.uniform(size=(60, 12)), rng.normal(size=60)
     X[:, 3] = 1.0
     X[:, 8] = -X[:, 7]
@@ -151,7 +151,7 @@ def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
 
 
 def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
-    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.inputs.MAX_RELEVANT_FEATURES", 5)
     model = TwinNeuralRegressor(
         (4,), n_members=1, training=NeuralTraining(max_features=None), random_state=0
     )

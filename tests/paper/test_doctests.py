@@ -8,7 +8,6 @@ import pytest
 MODULES = ["paper.anchor_weights", "paper.figures", "paper.loop_relabelling"]
 MODULES += ["paper.member_predictions", "paper.conclusions.measured", "paper.model_size"]
 MODULES += ["paper.published", "paper.records", "benchmarks.frame"]
-MODULES += ["benchmarks.anchors.anchor_weights"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -91,7 +91,7 @@ BENCHMARKS = [
             "standard_splits",
         ],
         "anchors": ["anchor_weights"],
-        "intervals": ["measurement_errors", "noise_scale", "outside", "uncertainty"],
+        "intervals": ["outside", "uncertainty"],
         "labels": ["active_learning"],
         "speed": ["forest_times"],
     }.items()

@@ -16,8 +16,7 @@ from twinned.rows.schema import Floats, Indices
 _MAX_ROWS = 150  # of a batch, by which the likelihood is computed
 _MAX_ALL_ROWS = 4000
 # Logarithms of the variances of slopes and smooth deviations in units of that of the residuals, of
-# the factor of the length scales and of the noise: starts, bounds, means and deviations of priors.
-_STARTS = ((-3.0, -3.0, 0.0, -0.5), (-6.0, -1.0, 0.7, -2.0))
+# the factor of the length scales and of the noise: bounds, means and deviations of priors.
 _BOUNDS = ((-14.0, 8.0), (-14.0, 4.0), (-1.5, 2.5), (-12.0, 2.0))
 _PRIOR = np.array([[-3.0, -3.0, 0.5, -1.0], [3.0, 3.0, 0.7, 4.0]])
 _BETWEEN = np.exp(np.linspace(-14.0, 14.0, 281))  # variances that are compared
@@ -72,8 +71,8 @@ def fit_deviation(
 ) -> Deviation:
     """The deviation that makes residuals likeliest, with a constant of any size in each batch.
 
-    Its length scales are those of `start`. With `slope` and `smooth` of 0, they remain so. Only
-    differences within batches count. `features` are scaled.
+    Its length scales are those of `start`, from which the search begins. With `slope` and `smooth`
+    of 0, they remain so. Only differences within batches count. `features` are scaled.
     """
     order = np.random.RandomState(0).permutation(len(residual))
     order = order[np.argsort(codes[order], kind="stable")]
@@ -87,28 +86,25 @@ def fit_deviation(
     unit = float(np.sqrt(np.mean(centered[chosen] ** 2))) if len(chosen) else 0.0
     if unit <= 1e-12 * (np.abs(residual).max() + 1e-280):
         return replace(start, slope=0.0, smooth=0.0, noise=1e-24 * float(np.mean(residual**2)))
-    parts = features[chosen], centered[chosen] / unit, codes[chosen], weight[chosen]
-    likelihood = _Likelihood(*parts)
-    free = np.array([not start.is_constant] * 3 + [True])
-    found = [
-        minimize(
-            likelihood.negative,
-            values,
-            args=(free,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=_BOUNDS,
-            options={"maxiter": 40},
-        )
-        for values in (_STARTS if free[0] else _STARTS[:1])
-    ]
-    best = np.exp(min(found, key=lambda result: result.fun).x)
-    slope, smooth, stretch, noise = best * [unit**2, unit**2, 1.0, unit**2]
     if start.is_constant:
-        slope, smooth = 0.0, 0.0
-    return replace(
-        start, slope=float(slope), smooth=float(smooth), stretch=float(stretch), noise=float(noise)
+        freedom = len(chosen) - len(np.unique(codes[chosen]))
+        noise = float(np.sum(weight[chosen] * centered[chosen] ** 2)) / freedom
+        return replace(start, noise=noise)
+    likelihood = _Likelihood(
+        features[chosen], centered[chosen] / unit, codes[chosen], weight[chosen]
     )
+    variances = np.array([start.slope, start.smooth, start.noise]) / unit**2
+    slope, smooth, noise = np.clip(np.log(np.maximum(variances, 1e-9)), -4.0, 2.0)
+    found = minimize(
+        likelihood.negative,
+        [slope, smooth, np.log(start.stretch), noise],
+        jac=True,
+        method="L-BFGS-B",
+        bounds=_BOUNDS,
+        options={"maxiter": 40},
+    )
+    slope, smooth, stretch, noise = (np.exp(found.x) * [unit**2, unit**2, 1.0, unit**2]).tolist()
+    return replace(start, slope=slope, smooth=smooth, stretch=stretch, noise=noise)
 
 
 class _Likelihood:
@@ -126,14 +122,12 @@ class _Likelihood:
             parts = y[index] * is_row, is_row / weight[index], is_row
             self.stacks.append((squares, products, *parts))
 
-    def negative(self, parameters: Floats, free: NDArray[np.bool_]) -> tuple[float, Floats]:
+    def negative(self, parameters: Floats) -> tuple[float, Floats]:
         """The negative logarithm of the likelihood and prior, and its gradient."""
         mean, std = _PRIOR
-        scores = np.where(free, (parameters - mean) / std, 0.0)
+        scores = (parameters - mean) / std
         value, gradient = 0.5 * float(np.sum(scores**2)), scores / std
         slope, smooth, stretch, noise = np.exp(parameters)
-        if not free[0]:
-            slope = smooth = 0.0
         for squares, products, y, per_weight, is_row in self.stacks:
             both = is_row[:, :, None] * is_row[:, None]
             correlation, by_square = KERNELS["matern"](squares / stretch**2)
@@ -156,7 +150,7 @@ class _Likelihood:
             sensitivity = 0.5 * (inverse - solved[:, :, None] * solved[:, None])
             of_noise = np.sum(sensitivity[:, index, index] * diagonal)
             gradient += [*(np.sum(sensitivity * part) for part in parts), of_noise]
-        return value, np.where(free, gradient, 0.0)
+        return value, gradient
 
 
 def padded_batches(codes: Indices) -> Iterator[tuple[Indices, NDArray[np.bool_]]]:

@@ -92,7 +92,10 @@ class BatchEffects:
             kind=kind,
         )
         constant = replace(start, slope=0.0, smooth=0.0)
-        function = replace(start, slope=1.0, smooth=1.0)
+        function = start
+        if start.is_constant:
+            variance = float(np.var(residual))
+            function = replace(start, slope=0.05 * variance, smooth=0.05 * variance)
         if kind != "auto":
             return known.fit(constant if kind == "offset" else function)
         by_constants, by_functions = known.fit(constant), known.fit(function)
@@ -112,20 +115,13 @@ class BatchEffects:
         scaled = start.scaled(self.features)
         for is_first in (True, False):
             used = weight * self.reliability / self.noise_ratio[self.codes]
-            deviation = fit_deviation(start, scaled, self.residual, self.codes, used)
-            # the common function is nearest to the batches that it was fitted to, and so the
-            # deviations of new ones are larger
-            n_batches = max(2, len(np.unique(self.codes[weight > 0])))
-            factor = (n_batches + 1) / (n_batches - 1)
-            deviation = replace(
-                deviation, slope=deviation.slope * factor, smooth=deviation.smooth * factor
-            )
-            self = replace(self, deviation=deviation, weight=weight).with_between()
+            start = fit_deviation(start, scaled, self.residual, self.codes, used)
+            self = replace(self, deviation=start, weight=weight).with_between()
             if is_first:
                 self = self._with_noise()
                 if self.tail == NORMAL and np.isinf(self.common_rows):
                     break
-        return self
+        return self._with_uncertainty()
 
     # --- variances ----------------------------------------------------------------------------
 
@@ -138,6 +134,19 @@ class BatchEffects:
         between = variance_between(means, variance)
         center = float(np.average(means, weights=1.0 / (between + variance + 1e-300)))
         return replace(self, deviation=replace(self.deviation, between=between), center=center)
+
+    def _with_uncertainty(self) -> BatchEffects:
+        """With larger variances of deviations, as these are estimates from few batches.
+
+        The common function is nearest to the batches that it was fitted to, and the deviation of a
+        new one has a t distribution.
+        """
+        n_batches = max(len(self._known_batches), 4)
+        factor = (n_batches + 1.0) / (n_batches - 1.0 - _LOST_FREEDOM)
+        variances = {
+            name: getattr(self.deviation, name) * factor for name in ("slope", "smooth", "between")
+        }
+        return replace(self, deviation=replace(self.deviation, **variances))
 
     def _held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
         """(row,): errors and variances of residuals by the others of their batch, and the rows.

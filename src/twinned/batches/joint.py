@@ -219,18 +219,17 @@ class _Likelihood:
         amplitude, slope, smooth, stretch, noise, between = np.where(
             free[n_features:], np.exp(parameters[n_features:]), [1, 0, 0, 1, 1, 0]
         )
+        slope /= max(n_features, 1)
         scaled = X / np.exp(parameters[:n_features])
-        same = codes[:, None] == codes
-        squares = np.sum(scaled**2, axis=1)[:, None] + np.sum(scaled**2, axis=1)
-        squares = np.maximum(squares - 2.0 * (products := scaled @ scaled.T), 0.0)
+        products = scaled @ scaled.T
+        norms = np.diag(products)
+        squares = np.maximum(norms[:, None] + norms - 2.0 * products, 0.0)
         correlation, by_square = KERNELS["matern"](squares)
-        n_columns = max(n_features, 1)
-        linear = slope / n_columns * products * same
-        covariance = amplitude * correlation + linear + between * same
-        if smooth:
-            near, near_by_square = KERNELS["matern"](squares / stretch**2)
-            near, near_by_square = smooth * near * same, smooth / stretch**2 * near_by_square * same
-            covariance += near
+        same = np.nonzero(codes[:, None] == codes)  # pairs of rows, of which deviations depend
+        own_squares, own_products = squares[same], products[same]
+        near, near_by_square = KERNELS["matern"](own_squares / stretch**2)
+        covariance = amplitude * correlation
+        covariance[same] += slope * own_products + smooth * near + between
         covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
         design = np.ones((len(y), 1))
         if self.has_free_constants:
@@ -242,22 +241,20 @@ class _Likelihood:
         solved = projection.matrix @ y
         value += 0.5 * (float(y @ solved) + projection.log_determinant)
         sensitivity = 0.5 * (projection.matrix - np.outer(solved, solved))
-        by_squares = sensitivity * amplitude * by_square
-        of_smooth = of_stretch = 0.0
-        if smooth:
-            own = sensitivity * near_by_square
-            by_squares = by_squares + own
-            of_smooth, of_stretch = np.sum(sensitivity * near), -2.0 * np.sum(own * squares)
-        by_linear = sensitivity * same * (slope / n_columns)
-        lengths = -4.0 * (
-            by_squares.sum(axis=1) @ scaled**2 - np.einsum("ij,ij->j", scaled, by_squares @ scaled)
-        ) - 2.0 * np.einsum("ij,ij->j", scaled, by_linear @ scaled)
+        own = sensitivity[same]
+        of_smooth = smooth / stretch**2 * own * near_by_square
+        by_squares = amplitude * sensitivity * by_square
+        by_squares[same] += of_smooth
+        by_products = 4.0 * by_squares
+        by_products[same] -= 2.0 * slope * own
+        lengths = np.einsum("ij,ij->j", scaled, by_products @ scaled)
+        lengths -= 4.0 * by_squares.sum(axis=1) @ scaled**2
         others = [
             amplitude * np.sum(sensitivity * correlation),
-            np.sum(sensitivity * linear),
-            of_smooth,
-            of_stretch,
+            slope * np.sum(own * own_products),
+            smooth * np.sum(own * near),
+            -2.0 * np.sum(of_smooth * own_squares),
             noise * np.sum(np.diag(sensitivity) / weight),
-            between * np.sum(sensitivity * same),
+            between * np.sum(own),
         ]
         return value, gradient + np.where(free, np.append(lengths, others), 0.0)

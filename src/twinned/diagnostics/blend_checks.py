@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
@@ -103,13 +104,13 @@ class DiagnosedRows(TrainingRows):
         """(row,): codes of the groups."""
         return None if self.groups is None else encode_groups(self.groups, len(self))
 
-    def affordable(self, budget: float | None, n_jobs: int | None, random_state: int) -> Self:
+    def affordable(self, budget: float | None, n_jobs: int | None, random_state: object) -> Self:
         """Return random known rows that can be fitted within the budget, and all censored ones."""
         n_known, n_features = len(self.known), self.matrix.shape[1]
         size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
         if size >= n_known:
             return self
-        drawn = np.sort(np.random.RandomState(random_state).permutation(n_known)[:size])
+        drawn = np.sort(check_random_state(random_state).permutation(n_known)[:size])
         check_diagnosable(self.y[drawn], size)
         return self.take(np.append(drawn, np.flatnonzero(self.censored)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -275,7 +274,9 @@ def _check_rows(
 
 
 def _clone_blend(
-    estimator: AutoTwinRegressor | None, random_state: Any, n_jobs: int | None
+    estimator: AutoTwinRegressor | None,
+    random_state: int | np.random.RandomState | None,
+    n_jobs: int | None,
 ) -> AutoTwinRegressor:
     """Return a clone of the estimator, or the default blend, with a seed.
 

@@ -173,7 +173,7 @@ class CheckedTable:
     matrix: Floats  # (row, feature), categories as codes, missing values NaN
     features: Floats  # (row, encoded feature), standardized, categories as indicators
     y: Floats  # (row,)
-    batch: NDArray[Any] | None = None  # (row,): names of batches
+    batch: NDArray[np.generic] | None = None  # (row,): names of batches
     batch_name: str = "batch"  # of their column
 
     @classmethod

@@ -8,10 +8,8 @@ the model without pairs with which a twin is compared.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,7 +92,10 @@ class CrossValidation:
 
 
 def cross_validate_twin(
-    X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: Any = 0
+    X: ArrayLike,
+    y: ArrayLike,
+    twin: BaseTwin | None = None,
+    random_state: int | np.random.RandomState | None = 0,
 ) -> CrossValidation:
     """Draw five folds for the cross-validation of a twin; None is `TwinRegressor()`."""
     values = check_diagnosable(y, count_rows(X))
@@ -110,8 +111,9 @@ def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstim
     if not isinstance(twin, TwinRegressor):
         from twinned.neural import NeuralRegressor
 
-        names = NeuralRegressor().get_params()
-        return NeuralRegressor(**{k: v for k, v in twin.get_params().items() if k in names})
+        plain = NeuralRegressor()
+        names = plain.get_params()
+        return plain.set_params(**{k: v for k, v in twin.get_params().items() if k in names})
     if twin.estimator is None:
         leaf = max(2, min(_MIN_SAMPLES_LEAF, int(_MAX_LEAF_SHARE * n_rows)))
         estimator = clone(twin.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
@@ -124,7 +126,11 @@ def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstim
 
 
 def anchor_curve(
-    X: ArrayLike, y: ArrayLike, twin: Any = None, *, cross_validation: Any = None
+    X: ArrayLike,
+    y: ArrayLike,
+    twin: BaseEstimator | None = None,
+    *,
+    cross_validation: CrossValidation | None = None,
 ) -> CheckResult:
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
@@ -162,14 +168,18 @@ def anchor_curve(
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
 
-def _errors(cv: CrossValidation, rows: list[Indices], predictions: Sequence[Any]) -> Floats:
+def _errors(cv, rows, predictions):
     """(fold, size): errors of several predictions of these rows of each fold."""
     folds = zip(rows, predictions, strict=True)
     return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
 
 
 def multiplier_check(
-    X: Any, y: Any, twin: Any = None, *, cross_validation: Any = None
+    X: ArrayLike,
+    y: ArrayLike,
+    twin: BaseEstimator | None = None,
+    *,
+    cross_validation: CrossValidation | None = None,
 ) -> CheckResult:
     """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
@@ -215,9 +225,9 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
 def learning_curve(
     X: ArrayLike,
     y: ArrayLike,
-    twin: Any = None,
+    twin: BaseEstimator | None = None,
     *,
-    cross_validation: Any = None,
+    cross_validation: CrossValidation | None = None,
     seconds: float = np.inf,
 ) -> CheckResult:
     """Compute the error with a quarter, half, three quarters and all of the training rows.

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
-from twinned._compat import BaseEstimator, safe_indexing
+from twinned._compat import safe_indexing
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
 from twinned.displays.intervals import GUIDE, Options, check_one_target, make_axes, merge
@@ -98,7 +99,7 @@ class ComparablesDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         *,
         query: int = 0,

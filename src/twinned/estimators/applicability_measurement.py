@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ def measure_applicability(
     *,
     groups: ArrayLike | None = None,
     confidence: float = 0.9,
-    cv: Any = 5,
+    cv: int = 5,
     random_state: int | np.random.RandomState | None = None,
 ) -> _Twin:
     """Measure error and coverage of each class of `applicability`.
@@ -138,7 +138,12 @@ def extreme_rows(twin: BaseTwin, fitted: FittedTwin) -> Iterator[Indices]:
 
 
 def _cross_errors(
-    twin: BaseTwin, fitted: FittedTwin, rows: TrainingRows, X: Any, cv: int, random_state: Any
+    twin: BaseTwin,
+    fitted: FittedTwin,
+    rows: TrainingRows,
+    X: ArrayLike,
+    cv: int,
+    random_state: int | np.random.RandomState | None,
 ) -> HeldOutErrors:
     """The errors of random folds, by twins that are fitted to the other rows."""
     folds = row_folds(len(rows), cv, random_state, rows.groups)
@@ -193,7 +198,7 @@ def _fit_without(
 
 
 def _extreme_rows(
-    model: BaseTwin, X: Any, rows: TrainingRows, held_out: Indices, confidence: float
+    model: BaseTwin, X: ArrayLike, rows: TrainingRows, held_out: Indices, confidence: float
 ) -> HeldOut:
     """Rows held out together, predicted by a twin that is fitted to the others."""
     batch = None if rows.batch is None else rows.batch[held_out]

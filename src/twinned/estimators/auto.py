@@ -182,13 +182,13 @@ class AutoTwinRegressor(BlendAttributes):
 
     effort: str = "balanced"
     time_budget: float | None = None
-    members: Any = "auto"
-    cv: Any = None
-    categorical_features: Any = "from_dtype"
+    members: object = "auto"
+    cv: object = None
+    categorical_features: object = "from_dtype"
     batch_effect: str = "auto"
     n_jobs: int | None = None
     memory_limit: int | str | None = "512MB"
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
     def __sklearn_tags__(self) -> Tags:
@@ -318,7 +318,7 @@ class AutoTwinRegressor(BlendAttributes):
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
         rows = blend_rows(data, self.cv, self.effort, seed).anchors  # with their folds
-        self.targets_: list[Any] = []
+        self.targets_: list[Self] = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
             model, begin = clone(self), time.perf_counter()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
+import numpy as np
 from numpy.typing import ArrayLike
+from pandas import DataFrame
 
 from twinned._compat import BaseEstimator
 from twinned.estimators.methods import TwinMethods
@@ -12,6 +15,7 @@ from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import TableSchema
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import validate_table
 
 
@@ -23,10 +27,10 @@ class BaseTwin(TwinMethods, BaseEstimator):
     """
 
     memory_limit: int | str | None
-    refit: Any  # of a fit that can be repeated with some of the rows
-    training_rows: Any  # of blends, as the next
-    out_of_fold: Any
-    _pair_dtype: Any
+    refit: Callable[..., Self]  # of a fit that can be repeated with some of the rows
+    training_rows: Callable[[], TrainingRows]  # of blends, as the next
+    out_of_fold: Callable[[], DataFrame]
+    _pair_dtype: np.dtype[np.floating]
     _fitted: FittedTwin | None = None
     target_name_: str  # only of a model that the command line fitted
     batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
@@ -39,7 +43,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
         assert self._fitted is not None, "the twin is fitted"
         return self._fitted.with_budget(self._budget())
 
-    def with_strategies(self, *, anchors: Any = None, weights: Any = None) -> Self:
+    def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
         """As in `TwinMethods`; the strategies are also parameters of the result."""
         other = super().with_strategies(anchors=anchors, weights=weights)
         strategies = {"anchors": anchors, "weights": weights}

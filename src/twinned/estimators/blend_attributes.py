@@ -24,7 +24,7 @@ class BlendAttributes(BaseTwin):
     """Members of a fitted blend, their weights and their out-of-fold predictions."""
 
     _record: FitRecord | None = None
-    _leaderboard: dict[str, object]
+    _leaderboard: dict[str, Any]
     out_of_fold_prediction_: Floats
     blend_: dict[str, Any]
     contribution_: dict[str, Any] | None
@@ -44,7 +44,7 @@ class BlendAttributes(BaseTwin):
         return self.blend_model_.members
 
     @property
-    def members_(self) -> dict[str, object]:
+    def members_(self) -> dict[str, Any]:
         """The fitted estimators by name."""
         return {member.label: member.estimator for member in self.fitted_members_}
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 from pandas import DataFrame
+from sklearn.base import BaseEstimator as SklearnEstimator  # without types
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +18,7 @@ from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.methods import PredictionMethods, TwinMethods
 from twinned.estimators.pipelines import explain, unwrap
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.prediction import Prediction
+from twinned.fitted.prediction import Prediction, PredictionOptions
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, count_rows
@@ -41,11 +42,11 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         Scores of held-out rows.
     """
 
-    def __init__(self, regressor: Any) -> None:
+    def __init__(self, regressor: SklearnEstimator) -> None:
         self.regressor = regressor
 
     @classmethod
-    def around(cls, regressor: Any, calibration: Calibration) -> CalibratedRegressor:
+    def around(cls, regressor: SklearnEstimator, calibration: Calibration) -> CalibratedRegressor:
         """Around a fitted regressor."""
         model = cls(clone(regressor))
         model.regressor_, model.calibration_ = regressor, calibration
@@ -56,22 +57,22 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         from twinned.estimators.conformal import cross_conformal  # which returns this class
 
         calibrated = cross_conformal(self.regressor, X, y, **fit_params)
-        self.regressor_: Any = calibrated.regressor_
+        self.regressor_: SklearnEstimator = calibrated.regressor_
         self.calibration_: Calibration = calibrated.calibration_
         return self
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, **options: Any
+        self, X: ArrayLike, return_std: Literal[False] = False, **options: Unpack[PredictionOptions]
     ) -> Floats: ...
 
     @overload
     def predict(
-        self, X: ArrayLike, return_std: Literal[True], **options: Any
+        self, X: ArrayLike, return_std: Literal[True], **options: Unpack[PredictionOptions]
     ) -> tuple[Floats, Floats]: ...
 
     def predict(
-        self, X: ArrayLike, return_std: bool = False, **options: Any
+        self, X: ArrayLike, return_std: bool = False, **options: Unpack[PredictionOptions]
     ) -> Floats | tuple[Floats, Floats]:
         """The prediction and, with `return_std`, a calibrated standard deviation."""
         if not check_bool("return_std", return_std) and not options:
@@ -84,7 +85,9 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return explain(self.regressor_, X, n, **options)
 
-    def predict_interval(self, X: ArrayLike, confidence: float = 0.9, **options: Any) -> Floats:
+    def predict_interval(
+        self, X: ArrayLike, confidence: float = 0.9, **options: Unpack[PredictionOptions]
+    ) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
         Parameters
@@ -104,7 +107,10 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         return self.predict_distribution(X, **options).interval(confidence)
 
     def predict_quantiles(
-        self, X: ArrayLike, quantiles: ArrayLike = (0.05, 0.5, 0.95), **options: Any
+        self,
+        X: ArrayLike,
+        quantiles: ArrayLike = (0.05, 0.5, 0.95),
+        **options: Unpack[PredictionOptions],
     ) -> Floats:
         """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
         return self.predict_distribution(X, **options).quantiles(quantiles)
@@ -148,7 +154,7 @@ class TableQueries:
 class FittedRegressor:
     """A fitted regressor that is no twin, as the model of a `Prediction`."""
 
-    regressor: Any
+    regressor: SklearnEstimator
     target: TargetTransform = IDENTITY
 
     def moments(self, queries: TableQueries, *, return_std: bool = False) -> tuple[Floats, Floats]:
@@ -156,7 +162,7 @@ class FittedRegressor:
         mean, std = predict_with_std(self.regressor, queries.matrix)
         return mean[:, None], std[:, None]
 
-    def completions(self, queries: TableQueries, calibration: Calibration) -> list[Any]:
+    def completions(self, queries: TableQueries, calibration: Calibration) -> list[object]:
         """None: the regressor handles missing values itself."""
         return []
 
@@ -167,7 +173,7 @@ class FittedRegressor:
         return self.moments(queries)[0]
 
 
-def predict_with_std(model: Any, X: ArrayLike) -> tuple[Floats, Floats]:
+def predict_with_std(model: SklearnEstimator, X: ArrayLike) -> tuple[Floats, Floats]:
     """(n,) predictions of a single-output model and their standard deviations; ones without."""
     last = model
     while isinstance(last, Pipeline):

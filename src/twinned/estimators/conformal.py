@@ -16,17 +16,17 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import BaseEstimator, safe_indexing
+from twinned._compat import safe_indexing
 from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_with_std
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
@@ -82,13 +82,13 @@ def conformal(
 
 
 def conformal(
-    model: Any,
+    model: BaseEstimator,
     X_cal: ArrayLike,
     y_cal: ArrayLike,
     *,
     batch: ArrayLike | None = None,
     width: str = "std",
-) -> Any:
+) -> BaseEstimator:
     """Calibrate a fitted model on held-out rows.
 
     Parameters
@@ -147,7 +147,7 @@ def cross_conformal(
     *,
     groups: ArrayLike | None = None,
     batch: ArrayLike | None = None,
-    cv: Any = 10,
+    cv: object = 10,
     width: str = "learned",
     metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
@@ -163,7 +163,7 @@ def cross_conformal(
     *,
     groups: ArrayLike | None = None,
     batch: ArrayLike | None = None,
-    cv: Any = 10,
+    cv: object = 10,
     width: str = "learned",
     metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
@@ -172,18 +172,18 @@ def cross_conformal(
 
 
 def cross_conformal(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     *,
     groups: ArrayLike | None = None,
     batch: ArrayLike | None = None,
-    cv: Any = 10,
+    cv: object = 10,
     width: str = "learned",
     metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
     y_std: ArrayLike | None = None,
-) -> Any:
+) -> BaseEstimator:
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -258,8 +258,8 @@ def cross_conformal(
 
 
 def cross_errors(
-    models: list[Any],
-    final: Any,
+    models: list[BaseEstimator],
+    final: BaseEstimator,
     X: ArrayLike,
     y: Floats,
     folds: Folds,
@@ -308,9 +308,7 @@ def cross_errors(
     )
 
 
-def _local_residuals(
-    models: list[Any], fitted: FittedTwin, errors: Floats, folds: Folds
-) -> Floats | float:
+def _local_residuals(models, fitted, errors, folds):
     """(row,): what the residuals of other folds add to out-of-fold predictions.
 
     They are added where the twin of all rows has local weights, which those of folds do not have.
@@ -325,13 +323,13 @@ def _local_residuals(
 
 
 def fit_clone(
-    model: Any,
+    model: BaseEstimator,
     X: ArrayLike,
     y: Floats,
     rows: Indices,
     groups: Indices | None = None,
-    **arguments: Any,
-) -> Any:
+    **arguments: ArrayLike | None,
+) -> BaseEstimator:
     """A clone of the model, fitted to some rows and, where its `fit` has them, their groups.
 
     `arguments` are further ones of `fit`, one value for each row, or None.
@@ -398,7 +396,7 @@ def predict_raw(
     return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
 
 
-def _fitted_twin(model: object) -> FittedTwin | None:
+def _fitted_twin(model: BaseEstimator) -> FittedTwin | None:
     """The state of a twin, or of one at the end of a pipeline; None of another model."""
     twin, _ = unwrap(model)
     return twin.fitted_ if isinstance(twin, TwinMethods) else None
@@ -420,13 +418,13 @@ def replace_groups(fitted: FittedTwin, groups: Indices) -> FittedTwin:
     return replace(fitted, anchors=anchors, calibration=None, applicability=None)
 
 
-def with_fitted(model: Any, fitted: FittedTwin) -> Any:
+def with_fitted(model: BaseEstimator, fitted: FittedTwin) -> BaseEstimator:
     """A copy of a twin with another state, or of a pipeline that ends with it."""
     twin, _ = unwrap(model)
     return replace_last_step(model, twin.with_fitted(fitted))
 
 
-def with_calibration(model: object, calibration: Calibration) -> Any:
+def with_calibration(model: BaseEstimator, calibration: Calibration) -> BaseEstimator:
     """A copy of a twin with a calibration; a `CalibratedRegressor` of another model or a pipeline.
 
     The metric of a twin is learned now, as its applicability needs it.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 
 from twinned.estimators.fitted_attributes import FittedAttributes
@@ -73,7 +74,7 @@ class ExplanationMethods(FittedAttributes):
         if not return_std:
             return fitted.squeeze(value)
         if len(fitted.model.member_weights) == 1 and not fitted.model.symmetric:
-            model: Any = fitted.model
+            model: BaseEstimator = fitted.model
             both_orders = replace(fitted, model=replace(model, symmetric=True))
             std = both_orders.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +25,7 @@ class FittedAttributes:
     """Attributes of a fitted twin, each of which is one of its `FittedTwin`."""
 
     n_jobs: int | None
-    random_state: Any
+    random_state: int | np.random.RandomState | None
     # whether it is a blend: its model is bound to its own anchors
     is_blend = False
     targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
@@ -39,14 +41,14 @@ class FittedAttributes:
 
     @abstractmethod
     def validate_queries(
-        self, X: Any, *, learn_categories: bool = False, schema: TableSchema | None = None
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema.
 
         The schema is that of the anchors, or a given one.
         """
 
-    def encode(self, X: Any, *, batch: Any = None) -> Queries:
+    def encode(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Queries:
         """Validated rows to predict."""
         check_in_memory(X, "X")
         fitted, queries = self.fitted_, self.validate_queries(X)
@@ -81,7 +83,7 @@ class FittedAttributes:
         return self.fitted_.anchors.weights
 
     @property
-    def anchor_labels_(self) -> list[Any] | None:
+    def anchor_labels_(self) -> list[Hashable] | None:
         """Labels of the anchors in the training table, or None where it had no index."""
         return self.fitted_.anchors.labels
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, overload
+from typing import Literal, Self, overload
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -65,10 +66,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        similar: Any = None,
+        X: Floats,
+        y: Floats,
+        sample_weight: Floats | None = None,
+        similar: GaussianProcess | None = None,
     ) -> Self:
         """Choose the hyperparameters by maximum marginal likelihood, and store the rows.
 
@@ -122,12 +123,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> Floats: ...
+    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
 
     @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
 
-    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """Mean of y and, with `return_std`, the standard deviation of a new observation."""
         check_is_fitted(self)
         check_bool("return_std", return_std)

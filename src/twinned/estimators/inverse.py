@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin
@@ -123,13 +123,13 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
     estimator: Any = None
     _: KW_ONLY
     forward: object = None
-    pairs: Any = "auto"
+    pairs: object = "auto"
     n_anchors: int = 10
     n_steps: int = 4
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
@@ -171,19 +171,19 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
             self.estimator_: Any = _fit(model, features, change, draw_seed(rng))
         return self
 
-    def _difference_model(self) -> Any:
+    def _difference_model(self):
         if self.estimator is not None:
             return check_base_estimator(self.estimator)
         training = NeuralTraining(n_folds=1)
         return NeuralRegressor(effort="fast", training=training, n_jobs=self.n_jobs)
 
-    def _fit_forward(self, X: Floats, scaled: Floats, seed: int) -> Any:
+    def _fit_forward(self, X, scaled, seed):
         if self.forward is not None:
             return _fit(check_base_estimator(self.forward), X, scaled, seed)
         fits = [_fit(GPRegressor(kernel), X, scaled, seed) for kernel in ("rbf", "matern")]
         return max(fits, key=lambda model: model.process_.log_marginal_likelihood_)
 
-    def predict(self, y: Any, *, near: Any = None) -> Floats:
+    def predict(self, y: ArrayLike, *, near: ArrayLike | None = None) -> Floats:
         """Inputs whose forward prediction is nearest to the wanted targets.
 
         Parameters
@@ -330,7 +330,7 @@ def _pair_features(new: Floats, anchor: Floats, X: Floats) -> Floats:
     return np.concatenate([difference(new, anchor), anchor, X], axis=-1)
 
 
-def _fit(model: object, X: Floats, Y: Floats, seed: int) -> Any:
+def _fit(model, X, Y, seed):
     """A fitted clone of a regressor for one or several outputs."""
     if Y.shape[1] > 1 and not get_tags(model).target_tags.multi_output:
         model = MultiOutputRegressor(model)

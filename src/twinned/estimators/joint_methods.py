@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from twinned.estimators.fitted_attributes import FittedAttributes
+from twinned.fitted.prediction import Prediction, TargetPredictions
 from twinned.fitted.sampling import probability_positive
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.updating import in_batches
@@ -20,7 +21,7 @@ from twinned.rows.validation import check_bool, check_integer, check_real
 class JointMethods(FittedAttributes):
     """Methods of a fitted twin for rows whose errors are correlated."""
 
-    predict_distribution: Any
+    predict_distribution: Callable[..., Prediction | TargetPredictions]
 
     def sample(
         self,

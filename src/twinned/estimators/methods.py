@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self, overload
+from typing import Literal, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,12 @@ from twinned.estimators.joint_methods import JointMethods
 from twinned.estimators.several_targets import target_columns
 from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import warn_of_shift
-from twinned.fitted.prediction import NO_CALIBRATION, Prediction, TargetPredictions
+from twinned.fitted.prediction import (
+    NO_CALIBRATION,
+    Prediction,
+    PredictionOptions,
+    TargetPredictions,
+)
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
@@ -31,16 +37,20 @@ from twinned.rows.validation import (
 class PredictionMethods:
     """Methods of the predictive distribution, `predict_distribution` of an estimator."""
 
-    predict_distribution: Any
+    predict_distribution: Callable[..., Prediction | TargetPredictions]
 
-    def predict_cdf(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
+    def predict_cdf(
+        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
+    ) -> Floats:
         """(n_queries,): probability that a measurement of each row is at most y.
 
         `y` is one value, or one for each row.
         """
         return self.predict_distribution(X, **options).cdf(y)
 
-    def log_density(self, X: ArrayLike, y: ArrayLike, **options: Any) -> Floats:
+    def log_density(
+        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
+    ) -> Floats:
         """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
 
         It is finite everywhere, except where a transformed target makes y impossible.
@@ -267,7 +277,7 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
 
     # --- the same model with other anchors ----------------------------------------------------
 
-    def with_strategies(self, *, anchors: Any = None, weights: Any = None) -> Self:
+    def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
         """The same fitted model with other strategies of anchors or weights; None keeps one.
 
         Nothing is fitted again. Out-of-fold residuals and a calibration belong to the strategies of

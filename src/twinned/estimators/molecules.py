@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -93,7 +94,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Read the molecules, and note salts and duplicates; nothing else is learned.
 
         Parameters
@@ -106,24 +107,24 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         self._note(self._read(X))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> pd.DataFrame:
+    def fit_transform(self, X: object, y: object = None, **fit_params: object) -> pd.DataFrame:
         """As `fit`, and then `transform`; the molecules are read once."""
         molecules = self._read(X)
         self._note(molecules)
         return self._compute(molecules, _index(X))
 
-    def transform(self, X: Any) -> pd.DataFrame:
+    def transform(self, X: object) -> pd.DataFrame:
         """(n, n_features): the table of features, with the index of X."""
         check_is_fitted(self)
         return self._compute(self._read(X), _index(X))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of the table."""
         check_is_fitted(self)
         names = list(DESCRIPTORS) if self.descriptors else []
         return np.array([*names, *(f"{FRAGMENT} {i}" for i in range(self.n_fragments))], object)
 
-    def _read(self, X: Any) -> list[Any]:
+    def _read(self, X):
         """The molecules of RDKit, None where a value is none."""
         check_choice("on_error", self.on_error, ["raise", "missing"])
         check_integer("radius", self.radius, 0)
@@ -140,7 +141,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has values that are no SMILES: {listed}{more}; {remedy}.")
         return molecules
 
-    def _note(self, molecules: list[Any]) -> None:
+    def _note(self, molecules):
         from rdkit.Chem import MolToSmiles
 
         canonical = ["" if molecule is None else MolToSmiles(molecule) for molecule in molecules]
@@ -156,7 +157,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         )
         self.n_features_in_ = 1
 
-    def _compute(self, molecules: list[Any], index: Any) -> pd.DataFrame:
+    def _compute(self, molecules, index):
         from rdkit.Chem import Descriptors
         from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
@@ -175,7 +176,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         return pd.DataFrame(features, index=index, columns=names)
 
 
-def read_molecules(values: list[Any]) -> list[Any]:
+def read_molecules(values: list[object]) -> list[Any]:
     """Molecules of RDKit from SMILES; None for a value that is none, or without atoms."""
     with require_extra("Molecules need RDKit; install it with pip install rdkit."):
         from rdkit import Chem, rdBase
@@ -188,7 +189,7 @@ def read_molecules(values: list[Any]) -> list[Any]:
     return molecules
 
 
-def fragment_columns(names: Any, matrix: Floats) -> Indices:
+def fragment_columns(names: Iterable[object], matrix: Floats) -> Indices:
     """Indices of the columns with counts of fragments, by their names and values.
 
     >>> fragment_columns(["MolWt", "fragment 0", "fragment 1"], np.array([[46.1, 2.0, 0.5]]))
@@ -199,7 +200,7 @@ def fragment_columns(names: Any, matrix: Floats) -> Indices:
     return np.array(named, np.intp)[((counts >= 0) & (counts == np.round(counts))).all(axis=0)]
 
 
-def _single_column(X: Any) -> list[Any]:
+def _single_column(X):
     """The values of a list, an array, a Series or a table with one column."""
     if isinstance(X, str):
         raise ValueError(f"X must be a list of SMILES, not a single one: [{X!r}].")
@@ -216,5 +217,5 @@ def _single_column(X: Any) -> list[Any]:
     return list(values)
 
 
-def _index(X: Any) -> Any:
+def _index(X):
     return X.index if isinstance(X, pd.Series | pd.DataFrame) else None

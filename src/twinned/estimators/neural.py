@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, Never, Self, overload
 
@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.fitted.twin import check_predictions
 from twinned.models.neural.difference_model import PlainNetworks
-from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.fitting import fit_problems
+from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
-from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
+from twinned.models.neural.problem import TrainingProblem, build_problem
+from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
@@ -101,15 +103,13 @@ class BaseNeural(BaseEstimator):
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         folds: Folds,
-        **bounds: Any,
+        **bounds: ArrayLike | None,
     ) -> Self:
         """Fit with given folds, for comparable out-of-fold predictions."""
         self._fit_problem(X, y, sample_weight=sample_weight, folds=folds, **bounds)
         return self
 
-    def _fit_problem(
-        self, X: ArrayLike, y: ArrayLike, **options: Any
-    ) -> tuple[TrainingProblem, TrainedEnsemble]:
+    def _fit_problem(self, X, y, **options):
         """Fit, and return the problem and its trained ensemble."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
@@ -292,7 +292,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         members = networks.predict(networks.scale.transform(self._schema.to_rows(matrix)))
         return np.tensordot(networks.member_weights, members, axes=1)
 
-    def _map_members(self, function: Callable[[Floats], Any], X: ArrayLike) -> list[Any]:
+    def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))
         networks = self.plain_networks()

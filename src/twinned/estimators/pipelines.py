@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import BaseEstimator
 from twinned.rows.schema import Floats, is_table, row_labels
 
-Transform = Callable[[Any], Any]
+Transform = Callable[[ArrayLike], ArrayLike]
 
 
 def unwrap(model: object) -> tuple[Any, Transform]:
@@ -31,7 +31,12 @@ def unwrap(model: object) -> tuple[Any, Transform]:
 
 
 def explain(
-    model: Any, X: Any, n: int = 5, *, adjustments: bool = False, batch: Any = None
+    model: BaseEstimator,
+    X: ArrayLike,
+    n: int = 5,
+    *,
+    adjustments: bool = False,
+    batch: ArrayLike | None = None,
 ) -> pd.DataFrame:
     """Comparable anchors of each query, also of a twin at the end of a pipeline.
 

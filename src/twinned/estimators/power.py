@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -85,7 +86,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
     def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Floats, y: Floats, sample_weight: Floats | None = None) -> Self:
         """Fit to all rows; five folds give the errors of the transformed target.
 
         Parameters
@@ -155,7 +156,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
             upper=2 * y.max() - y.min(),
         )
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: ArrayLike) -> Floats:
         """Mean of y."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -52,7 +52,7 @@ Loops = tuple[Indices, Indices, Indices]
 class _Samples(NamedTuple):
     """Rows of a table with their target values and weights."""
 
-    X: Any
+    X: ArrayLike
     y: Floats
     weight: Floats | None
 
@@ -156,10 +156,10 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     n_rounds: int = 1
     symmetric: bool = False
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return get_tags(self._base_twin())
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -214,7 +214,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
-    def _split(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Any:
+    def _split(self, X, y, sample_weight):
         """The validated samples, the numbers of the labelled ones, and the unlabelled rows of X."""
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
@@ -237,16 +237,14 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         if self.n_loops is not None:
             check_integer("n_loops", self.n_loops)
 
-    def _base_twin(self) -> Any:
+    def _base_twin(self):
         if self.twin is None:
             return TwinRegressor()
         if not hasattr(self.twin, "refit_with"):
             raise TypeError(f"twin must be a TwinRegressor or a neural twin, not {self.twin!r}.")
         return self.twin
 
-    def _fit_rounds(
-        self, data: _Samples, X_unlabelled: Any, n_rounds: int, seed: int
-    ) -> Iterator[tuple[Any, float]]:
+    def _fit_rounds(self, data, X_unlabelled, n_rounds, seed):
         """Yield the twin and its mean loop inconsistency, before the first round and after each."""
         rng = np.random.RandomState(seed)
         twin = clone(self._base_twin())
@@ -288,7 +286,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
                 stacklevel=4,
             )
 
-    def _count_loops(self, twin: Any) -> int:
+    def _count_loops(self, twin):
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
         available = twin.max_pseudo_pairs() // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))

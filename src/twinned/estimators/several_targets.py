@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 
 from twinned._compat import safe_indexing
@@ -49,7 +50,7 @@ def per_target(method: _Method) -> _Method:
     return cast(_Method, call)
 
 
-def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
+def _combine(results, names):
     """The results of all targets as one."""
     first = results[0]
     if isinstance(first, tuple):
@@ -63,7 +64,7 @@ def _combine(results: Sequence[Any], names: Sequence[str]) -> Any:
     return ResultTable.create(both, first.html_formats) if type(first) is ResultTable else both
 
 
-def target_columns(y: Any, n_targets: int) -> list[Any]:
+def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:
     """One number for each target, or the (row,) values of each."""
     if np.ndim(y) == 0:
         return [y] * n_targets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,7 +85,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         y_lower: ArrayLike | None = None,
         y_upper: ArrayLike | None = None,
         y_std: ArrayLike | None = None,
-        **fit_params: Any,
+        **fit_params: ArrayLike | None,
     ) -> Self:
         """Fit the twin to the transformed y; bounds are those of y, `fit_params` of the twin.
 
@@ -165,7 +165,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         return unwrap(self.regressor_)[0].n_jobs
 
     @property
-    def random_state(self) -> Any:
+    def random_state(self) -> int | np.random.RandomState | None:  # type: ignore[override]
         """The seed of the twin."""
         return unwrap(self.regressor_)[0].random_state
 
@@ -214,7 +214,9 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
 
 
-def choose_transform(X: ArrayLike, y: Floats, rows: Indices, **arguments: Any) -> str | None:
+def choose_transform(
+    X: ArrayLike, y: Floats, rows: Indices, **arguments: ArrayLike | None
+) -> str | None:
     """The transformation with which quick members predict y best, or None.
 
     It is chosen by these rows. `arguments` are further ones of `fit`, one value for each row or

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from twinned.exceptions import MemoryLimitError
 from twinned.models.base_estimator import (
@@ -46,7 +48,7 @@ class Pairs(NamedTuple):
     second: Indices
     weight: Floats | None
 
-    def take(self, chosen: Any) -> Pairs:
+    def take(self, chosen: Indices | NDArray[np.bool_]) -> Pairs:
         weight = None if self.weight is None else self.weight[chosen]
         return Pairs(self.first[chosen], self.second[chosen], weight)
 
@@ -55,7 +57,7 @@ class Pairs(NamedTuple):
 class TrainingPairBuilder:
     """Builder of the training set of a base estimator."""
 
-    base: Any  # the base estimator, not fitted
+    base: BaseEstimator  # the base estimator, not fitted
     features: PairFeatures
     rows: TrainingRows
     unit: float  # divisor of the targets (see `target_unit`)
@@ -150,7 +152,7 @@ def max_pairs_in_memory(
 
 
 def choose_pairs(
-    twin: Any, sizes: TreeSizes, n_rows: int, n_features: int, max_pairs: int
+    twin: BaseEstimator, sizes: TreeSizes, n_rows: int, n_features: int, max_pairs: int
 ) -> tuple[PairStrategy, bool]:
     """The pair strategy of a twin, and whether its pairs are fitted in both orders."""
     if twin.estimator is None and twin.symmetric and twin.pairs == "auto":

@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
 from twinned.batches.estimation import remove_deviations
@@ -84,9 +84,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
-        indicators, and its difference is 1 where two categories differ. Of more than 80 features,
-        the default estimator is fitted to a − b alone where that predicts held-out rows better:
-        a and b are then 0 in its training pairs.
+        indicators, and its difference is 1 where two categories differ.
     anchors : {"all", "auto"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`. `"auto"` is the 4, 8, 16 or 32 nearest ones by the learned metric where
@@ -181,21 +179,21 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     estimator: Any = None
     _: KW_ONLY
-    pairs: Any = "auto"
+    pairs: object = "auto"
     pair_features: object = "concat+difference"
-    anchors: Any = "all"
-    weights: Any = "uniform"
+    anchors: object = "all"
+    weights: object = "uniform"
     symmetric: bool = True
-    cv: Any = None
+    cv: object = None
     effort: str = "balanced"
-    categorical_features: Any = "from_dtype"
+    categorical_features: object = "from_dtype"
     batch_effect: str = "offset"
     n_jobs: int | None = None
-    memory_limit: Any = "512MB"
-    random_state: Any = None
+    memory_limit: int | str | None = "512MB"
+    random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         is_estimator = isinstance(self.estimator, BaseEstimator)
         base = get_tags(self.estimator if is_estimator else make_base_estimator(self.estimator))
@@ -289,7 +287,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         return twin
 
     def fit_pairs(
-        self, X: Any, y: Any, sample_weight: Any = None, *, imputed: Any = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        imputed: NDArray[np.bool_] | None = None,
     ) -> PairTrainingSet:
         """`fit` without folds, which returns the training set of the base estimator.
 
@@ -303,7 +306,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 rows = replace(rows, bounds=TargetBounds(lower, rows.y))
             return self._fit_rows(rows, None, with_folds=False)
 
-    def _validate_rows(self, X: Any, y: Any, **arguments: Any) -> TrainingRows:
+    def _validate_rows(self, X, y, **arguments):
         """The validated arguments of `fit`."""
         self.check_parameters()
         self._pair_dtype = pair_dtype(make_base_estimator(self.estimator), X)
@@ -347,7 +350,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self._fitted = update_effects(fitted, rows.effects)
         return training
 
-    def choose_effort(self, X: Any, y: Any, sample_weight: Any = None) -> str:
+    def choose_effort(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> str:
         """The effort, `"fast"` or `"thorough"`, that `"balanced"` is on these rows."""
         with limit_threads(self.n_jobs):
             rows = self._prepare_rows(self._validate_rows(X, y, sample_weight=sample_weight))
@@ -416,9 +421,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
 
-    def _validate_validation_rows(
-        self, X_val: Any, y_val: Any, rows: TrainingRows
-    ) -> TrainingRows | None:
+    def _validate_validation_rows(self, X_val, y_val, rows):
         """The user's validation rows; None where the base estimator cannot use them."""
         if X_val is None and y_val is None:
             return None

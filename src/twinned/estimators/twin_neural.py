@@ -16,8 +16,10 @@ from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.neural.fitting import TrainedEnsemble, fit_problems, train_again
-from twinned.models.neural.problem import Scale, TrainingProblem, build_problem_of_rows
+from twinned.models.neural.fitting import fit_problems, train_again
+from twinned.models.neural.inputs import Scale
+from twinned.models.neural.problem import TrainingProblem, build_problem_of_rows
+from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import (
     AnchorStrategy,
@@ -149,7 +151,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)
         return self
 
-    def fit_pairs(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit_pairs(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
         """`fit`, which returns the problem and its trained ensemble for `refit_with`."""
         return self._fit_problem(X, y, sample_weight=sample_weight)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
@@ -20,7 +21,9 @@ _MAX_EXCHANGES = 20  # rounds of the local search
 SHRINKAGE = 0.01
 
 
-def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> BaseTwin:
+def thin(
+    twin: BaseTwin, n_anchors: int, X: ArrayLike | None = None, y: ArrayLike | None = None
+) -> BaseTwin:
     """Choose the anchors worth storing, with their weights.
 
     Without `y`, the chosen anchors are those whose weighted mean is closest to the prediction from
@@ -101,7 +104,9 @@ def take_anchors(twin: BaseTwin, indices: Indices, weights: Floats | None) -> Ba
     return thinned.set_params(anchors="all", weights="uniform")
 
 
-def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[Indices, Floats]:
+def deviation_gram(
+    twin: BaseTwin, X: ArrayLike | None = None, y: ArrayLike | None = None
+) -> tuple[Indices, Floats]:
     """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
     fitted = replace(twin.fitted_, residuals=None, local_weights=None)

@@ -111,7 +111,7 @@ class Anchors:
     def __len__(self) -> int:
         return len(self.X)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # without what is derived, except the metric, whose fit takes time
         return vars(replace(self, learned_metric=self.known_metric)) | {"indices": {}}
 

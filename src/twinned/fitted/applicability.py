@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -220,7 +220,7 @@ def applicability_columns(
     `measured` are the error and the coverage of the classes, where they have been measured.
     """
     score, classes = domain.rate(queries)
-    columns: dict[str, Any] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
+    columns: dict[str, object] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
     if measured is not None:
         is_new = domain.has_new_category(queries.matrix)
         columns["error"] = np.where(is_new, np.nan, measured.error[classes])
@@ -229,7 +229,7 @@ def applicability_columns(
 
 
 def warn_of_shift(
-    domain: ApplicabilityDomain, queries: Queries, names: list[Any], stacklevel: int
+    domain: ApplicabilityDomain, queries: Queries, names: list[str], stacklevel: int
 ) -> None:
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
     matrix, known_values, n_rows = queries.matrix, domain.known_values, len(queries)
@@ -255,7 +255,7 @@ def warn_of_shift(
     )
 
 
-def _name_features(mask: Mask, names: list[Any]) -> str:
+def _name_features(mask, names):
     """Names of the three features of the most rows in a mask (row, feature)."""
     most = np.argsort(-mask.sum(axis=0), kind="stable")[:3]
     return ", ".join(repr(names[j]) for j in most if mask[:, j].any())

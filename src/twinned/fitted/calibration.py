@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
@@ -69,7 +68,7 @@ class NeighborFeatures:
             return
         if learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
-                self.scaler: Any = StandardScaler().fit(self.values)
+                self.scaler: StandardScaler = StandardScaler().fit(self.values)
         self._index = NeighborIndex(self._standardize(self.values))
 
     @classmethod

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from twinned.batches.effects import BatchEffects
 from twinned.fitted.adjustments import attribute
@@ -256,7 +256,12 @@ class ComparableCases:
 
 
 def find_comparables(
-    twin: Any, X: Any, n: int, *, batch: Any = None, adjustments: bool = True
+    twin: BaseEstimator,
+    X: ArrayLike,
+    n: int,
+    *,
+    batch: ArrayLike | None = None,
+    adjustments: bool = True,
 ) -> list[ComparableCases]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them."""
     fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X, batch=batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class HeldOutErrors:
         scores = calibration.scores[~np.isin(np.asarray(calibration.rows), held_out)]
         return Calibration(scores, scale, neighbors)
 
-    def _fit_scale(self, width: str, rows: Any, floor: float, random_state: Any) -> ErrorScale:
+    def _fit_scale(self, width, rows, floor, random_state):
         """The error scale fitted to the errors of some of the held-out rows."""
         sizes, unit = np.abs(self.errors), None
         if self.y_std is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,14 @@ NO_CALIBRATION = (
     "The model stores no calibration, which prediction intervals and quantiles need; "
     "twinned.cross_conformal(model, X, y) returns a model that does."
 )
+
+
+class PredictionOptions(TypedDict, total=False):
+    """Further arguments of `predict_distribution`."""
+
+    batch: ArrayLike | None
+    of: str
+    y_std: ArrayLike | None
 
 
 @dataclass(frozen=True, eq=False)

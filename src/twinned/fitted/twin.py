@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,9 @@ from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks
 from twinned.pairing.anchors import (
     AllAnchors,
     AnchorStrategy,
+    GPWeights,
     UniformWeights,
+    WeightStrategy,
 )
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
@@ -73,14 +75,14 @@ class FittedTwin:
     model: DifferenceModel
     anchors: Anchors
     anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
-    weight_strategy: Any = field(default_factory=UniformWeights)
+    weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
     # equal weights. So the model is not changed by their mean.
     residuals: Floats | None = None
     # Weights of the estimates with these residuals, None for equal ones, and the correlation by
     # which anchors that equal the query have more weight.
-    local_weights: Any = None  # GPWeights, or None
+    local_weights: GPWeights | None = None
     replicate_correlation: float = 0.0
     batches: BatchEffects | None = None  # whose codes are those of the anchors
     target: TargetTransform = IDENTITY

@@ -290,7 +290,7 @@ class SklearnDifferenceModel:
     cache_bytes: int  # memory for trees that are packed for the next prediction
     _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_anchored": None}
 
     @property

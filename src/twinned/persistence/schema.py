@@ -137,7 +137,7 @@ def verify(value: Any, expected: str, at: At) -> None:
         _verify_array(value, kind, *(part.strip() for part in rest.split(",")), at=at)
 
 
-def _verify_scalar(value: Any, kind: str, rest: str, at: At) -> None:
+def _verify_scalar(value, kind, rest, at):
     valid = isinstance(value, _SCALARS[kind]) and len(str(value)) <= _MAX_TEXT
     if kind in ("int", "real"):
         low, high = _bounds(rest, at)
@@ -147,7 +147,7 @@ def _verify_scalar(value: Any, kind: str, rest: str, at: At) -> None:
     at.ensure(valid, f"is {repr(value)[:60]}, not {kind} {rest}".rstrip())
 
 
-def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At) -> None:
+def _verify_array(value, types, layouts, *conditions, at):
     at.ensure(isinstance(value, np.ndarray), "is not an array")
     at.ensure(value.dtype.str[1:] in types.split("/"), f"is an array of {value.dtype}")
     by_length = {len(layout.split()): layout.split() for layout in layouts.split("|")}

@@ -2,7 +2,6 @@
 
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -55,7 +54,7 @@ def _build_table(record: State, at: At) -> TableSchema:
     return table
 
 
-def _build_anchors(twin: BaseEstimator, state: State, at: At, scale: Any = None) -> Anchors:
+def _build_anchors(twin, state, at, scale=None):
     """The anchors, after checks by the table and the tags of the twin."""
     table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
     n_rows = sum(len(rows) for rows in (X, state["_censored_X"]) if rows is not None)
@@ -115,7 +114,7 @@ def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibr
     )
 
 
-def _optional(kind: type[Any], record: Any) -> Any:
+def _optional(kind, record):
     """A record of these parts, or None where there are none."""
     return None if record is None else kind(*record)
 

@@ -203,7 +203,7 @@ def require_finite_predictions(model: BaseEstimator) -> None:
         model.predict = functools.partial(_predict_finite, model)
 
 
-def _predict_finite(model: BaseEstimator, X: object, **params: object) -> Any:
+def _predict_finite(model, X, **params):
     predicted = type(model).predict(model, X, **params)
     mean = predicted[0] if isinstance(predicted, tuple) else predicted
     check_predictions(mean.reshape(len(mean), -1))

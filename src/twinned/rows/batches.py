@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from twinned.rows.schema import Floats
 
@@ -28,7 +28,7 @@ def unknown_batches(name: str, values: Sequence[str]) -> str:
     )
 
 
-def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
+def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
     """(row,): labels of batches as text, None where missing; a single label is that of all rows.
 
     Whole numbers have no decimals, also as the text of a table.
@@ -54,7 +54,7 @@ def batch_labels(batch: Any, n_rows: int) -> list[str | None]:
     return [text(value) for value in values]
 
 
-def check_batch_labels(batch: Any, y: Floats) -> NDArray[np.str_]:
+def check_batch_labels(batch: ArrayLike, y: Floats) -> NDArray[np.str_]:
     """(row,): labels of the batches of training rows; values of `y` (row, …) may be NaN."""
     labels = batch_labels(batch, len(y))
     if None in labels:

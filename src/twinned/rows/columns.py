@@ -177,7 +177,7 @@ def _is_number_text(value: str) -> bool:
         return False
 
 
-def plain_value(value: object) -> Any:
+def plain_value(value: object) -> object:
     """A Python scalar, so that a saved model holds no numpy or pandas objects."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -189,5 +189,5 @@ def _is_missing(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _sort_key(value: object) -> tuple[str, Any]:
+def _sort_key(value):
     return type(value).__name__, value if isinstance(value, str | int | float) else str(value)

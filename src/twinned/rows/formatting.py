@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import Any
 
 import pandas as pd
 
@@ -147,7 +146,7 @@ def bullets(items: Iterable[str]) -> str:
 
 
 def table(
-    columns: Mapping[str, Sequence[Any]] | pd.DataFrame, formats: Mapping[str, str] | None = None
+    columns: Mapping[str, Sequence[object]] | pd.DataFrame, formats: Mapping[str, str] | None = None
 ) -> str:
     """Return columns as a table of at most 60 rows.
 
@@ -188,7 +187,9 @@ class ResultTable(pd.DataFrame):
     html_formats: Mapping[str, str]
 
     @classmethod
-    def create(cls, data: Any, formats: Mapping[str, str]) -> ResultTable:
+    def create(
+        cls, data: Mapping[str, object] | pd.DataFrame, formats: Mapping[str, str]
+    ) -> ResultTable:
         """Return a table with a format string for the numbers of each of these columns."""
         made = cls(data)
         made.html_formats = formats

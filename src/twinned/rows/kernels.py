@@ -17,10 +17,17 @@ def _rbf(squares: Floats) -> tuple[Floats, Floats]:
 
 def _matern(squares: Floats) -> tuple[Floats, Floats]:
     """Matérn 5/2 and its derivative with respect to r², from r²."""
-    root = np.sqrt(5.0 * squares)
-    decay = np.exp(-root)
-    slope = decay * (1.0 + root)
-    return slope + decay * squares * (5.0 / 3.0), slope * (-5.0 / 6.0)
+    # in place: allocating large arrays takes longer than computing them
+    slope = 5.0 * squares
+    np.sqrt(slope, out=slope)
+    value = np.exp(-slope)
+    slope += 1.0
+    slope *= value
+    value *= squares
+    value *= 5.0 / 3.0
+    value += slope
+    slope *= -5.0 / 6.0
+    return value, slope
 
 
 KERNELS: dict[str, Callable[[Floats], tuple[Floats, Floats]]] = {"rbf": _rbf, "matern": _matern}

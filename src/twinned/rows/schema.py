@@ -198,7 +198,7 @@ def is_table(X: Any) -> bool:
     return False
 
 
-def is_dask(X: object) -> bool:
+def is_dask(X: Any) -> bool:
     """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
     kinds = ("dask.dataframe", "DataFrame"), ("dask.array", "Array")
     loaded = [(sys.modules[module], name) for module, name in kinds if module in sys.modules]
@@ -214,7 +214,7 @@ def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     return list(array.T), list(range(array.shape[1]))
 
 
-def row_labels(X: object) -> list[Hashable] | None:
+def row_labels(X: Any) -> list[Hashable] | None:
     """Labels of the rows of a pandas table: strings or numbers; None without an own index.
 
     >>> import pandas as pd

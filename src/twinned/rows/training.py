@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -104,7 +105,7 @@ class TrainingRows:
     groups: NDArray[Any] | None = None  # (row,)
     fold: Indices | None = None  # (row,): the fold that holds out each row; −1 where none does
     table_rows: Indices = field(default_factory=lambda: np.arange(0))  # (row,): of the table given
-    labels: list[Any] | None = None  # (row,): those of the index of the table
+    labels: list[Hashable] | None = None  # (row,): those of the index of the table
     n_table_rows: int = 0
     unlabelled: Floats | None = None  # (row, feature): further rows of the table, without y
     y_std: Floats | None = None  # (row,): known standard deviations of the errors of y
@@ -230,7 +231,7 @@ def validate_training_rows(
     y_lower: ArrayLike | None = None,
     y_upper: ArrayLike | None = None,
     y_std: ArrayLike | None = None,
-    pair_dtype: np.dtype[Any] = FLOAT64,
+    pair_dtype: np.dtype[np.floating] = FLOAT64,
     multi_output: bool,
     unlabelled: bool = False,
     allow_missing: bool = False,

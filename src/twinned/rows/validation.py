@@ -239,7 +239,7 @@ def restore_on_failure(estimator: object) -> Iterator[None]:
         raise
 
 
-def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
+def _declared_indices(X, categorical_features):
     """Indices of the columns that the user, or their dtype, declares as categorical."""
     if categorical_features is None:
         return set()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.methods import TwinMethods
@@ -51,7 +51,7 @@ class ForwardModel:
     Rows are (row, feature) arrays with categories as codes; `known` are the known ones.
     """
 
-    def __init__(self, model: Any, batch: str | None) -> None:
+    def __init__(self, model: BaseEstimator, batch: str | None) -> None:
         self.twin: TwinMethods = require_twin(model)
         self.batch = batch
         targets = self.twin.targets_ or [self.twin]
@@ -61,7 +61,7 @@ class ForwardModel:
         self.schema: TableSchema = self.fitted[0].schema
         self.names: list[str] = self.twin.feature_labels()
         self.known: Floats = self.fitted[0].anchors.X
-        self.anchor_labels: list[Any] | None = self.fitted[0].anchors.labels
+        self.anchor_labels: list[Hashable] | None = self.fitted[0].anchors.labels
         self.has_intervals: bool = self.fitted[0].calibration is not None
         self.known_y: list[Floats] = [known_values(fitted, batch) for fitted in self.fitted]
         names = target_names(self.fitted[0].anchors.y)
@@ -76,7 +76,7 @@ class ForwardModel:
 
     def table(self, rows: Floats) -> pd.DataFrame:
         """Rows as a table, with the names of categories."""
-        columns: dict[str, Any] = {}
+        columns: dict[str, object] = {}
         for j, name in enumerate(self.names):
             columns[name] = rows[:, j]
             if self.schema.kinds[j] != NUMERIC:

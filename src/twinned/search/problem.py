@@ -35,7 +35,7 @@ _MAX_PASSES = 8  # in which variables reach their bounds
 _CORRECTIONS = 2  # of fractions; the second one is that of rounding errors
 
 
-def find_columns(names: Sequence[str], wanted: Sequence[Any], argument: str) -> list[int]:
+def find_columns(names: Sequence[str], wanted: Sequence[object], argument: str) -> list[int]:
     """The positions of names; raises for an unknown one."""
     if unknown := [name for name in wanted if name not in names]:
         raise ValueError(f"{argument} names {unknown[0]!r}, which is none of {', '.join(names)}.")

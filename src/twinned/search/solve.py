@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +32,7 @@ def solve(
     target: object,
     *,
     near: object = None,
-    fixed: Sequence[str] | Mapping[str, Any] | None = None,
+    fixed: Sequence[str] | Mapping[str, object] | None = None,
     bounds: Mapping[str, Sequence[float | None] | str] | None = None,
     constraints: Sequence[str] | str | None = None,
     n: int = 5,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned.models.neural.difference_model import NeuralDifferenceModel
+from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import Shape
-from twinned.models.neural.problem import Scale
 from twinned.rows.schema import Rows
 
 N_MEMBERS, N_QUERIES, N_ANCHORS, N_FEATURES = 3, 7, 20, 3

@@ -23,10 +23,11 @@ def test_fold_members_have_half_of_the_weight(kind):
     X, y = draw(40)
     training = NeuralTraining(**TRAINING)
     model = kind((16,), effort="small", n_members=3, training=training, random_state=0).fit(X, y)
-    assert model.n_members_ == 2 + 3  # one of two settings in two folds
-    np.testing.assert_allclose(model.member_weights_, [0.25, 0.25, 1 / 6, 1 / 6, 1 / 6])
+    of_folds, of_all = model.member_weights_[:-3], model.member_weights_[-3:]
+    assert of_folds.sum() == pytest.approx(0.5)
+    np.testing.assert_allclose(of_all, 1 / 6)
     members = model.predict_members(X)
-    mean = 0.5 * (members[:2].mean(axis=0) + members[2:].mean(axis=0))
+    mean = of_folds @ members[:-3] + 0.5 * members[-3:].mean(axis=0)
     np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4, atol=1e-5)
     errors = model.out_of_fold_prediction_ - y
     assert np.sqrt(np.mean(errors**2)) < 0.5 * y.std()
@@ -34,16 +35,21 @@ def test_fold_members_have_half_of_the_weight(kind):
 
 @pytest.mark.parametrize(
     ("noise", "least_fall", "expected"),
-    [(0.0, 1.0, [60, 200, 200]), (2.0, 1.0, [60, 60, 60]), (2.0, -9.0, [60, 60, 200, 200])],
+    [
+        # (steps, networks) of the trial, of the networks that hold out a fold, and of the members
+        (0.0, 1.0, [(60, 4), (200, 4), (200, 2)]),
+        (2.0, 1.0, [(60, 4), (60, 2), (60, 2)]),
+        (2.0, -9.0, [(60, 4), (60, 2), (200, 4), (200, 2)]),
+    ],
 )
-def test_more_steps_where_there_is_little_noise_or_the_error_still_falls(
+def test_more_networks_where_there_is_little_noise_or_the_error_still_falls(
     noise, least_fall, expected, monkeypatch
 ):
-    steps = []
+    trained = []
     train = fitting._train_members
 
     def recorded(config, group, members, max_steps, **options):
-        steps.append(max_steps)
+        trained.append((max_steps, len(members[0])))
         return train(config, group, members, max_steps, **options)
 
     monkeypatch.setattr(fitting, "_train_members", recorded)
@@ -51,7 +57,7 @@ def test_more_steps_where_there_is_little_noise_or_the_error_still_falls(
     monkeypatch.setattr(fitting, "_LEAST_FALL", least_fall)
     X, y = draw(80, noise)
     NeuralRegressor((16,), effort="small", training=NeuralTraining(**TRAINING)).fit(X, y)
-    assert steps == expected
+    assert trained == expected
 
 
 def test_the_better_half_of_the_settings_is_trained_on():

@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import NeuralTraining, TwinNeuralRegressor
-from twinned.models.neural.fitting import (
+from twinned.models.neural.inference import TrainedNetworks, row_outputs
+from twinned.models.neural.inputs import NetworkInputs
+from twinned.models.neural.network import Shape
+from twinned.models.neural.parameters import SETTINGS, settings_of_wide_table
+from twinned.models.neural.problem import build_problem
+from twinned.models.neural.selection import (
     TrainedMembers,
     allocate_members,
     include_scale,
     weigh_settings,
 )
-from twinned.models.neural.inference import TrainedNetworks, row_outputs
-from twinned.models.neural.network import Shape
-from twinned.models.neural.parameters import SETTINGS, settings_of_wide_table
-from twinned.models.neural.problem import NetworkInputs, build_problem
 from twinned.models.neural.training_run import NO_STOP, EnsembleMember
 
 N_ROWS, N_CHECKS = 12, 4

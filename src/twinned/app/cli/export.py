@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +18,11 @@ from twinned.app.cli.options import (
     check_output_path,
     output_option,
 )
+from twinned.app.cli.results import Facts
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
-
-Facts = dict[str, Any]  # what is printed, by name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
 from twinned.app.cli import messages
 from twinned.app.cli.fit import FitOptions
+from twinned.app.cli.results import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import batch_content, leaderboard_content
 from twinned.diagnostics.blend_checks import DiagnosedRows
@@ -43,7 +43,6 @@ NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 _N_FOLDS = 5
 MIN_ROWS_FOR_CHECK = 10
-Facts = dict[str, Any]  # what is printed, by name
 
 
 # --- blends -----------------------------------------------------------------------------------
@@ -112,7 +111,7 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
     if options.model == "neural":
         from twinned import TwinNeuralRegressor
 
-        twin: Any = TwinNeuralRegressor(effort=NEURAL_EFFORT)
+        twin: BaseEstimator = TwinNeuralRegressor(effort=NEURAL_EFFORT)
     else:
         twin = TwinRegressor(_base_estimator(options.model))
     pairs = int(options.pairs) if options.pairs.isdecimal() else options.pairs

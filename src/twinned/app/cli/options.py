@@ -22,16 +22,17 @@ from twinned.app.tables.table import ReadOptions
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
 KINDS = ("categorical", "numeric", "date", "smiles")  # of a column, each an option
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
-column_option: partial[Any] = partial(typer.Option, metavar="COLUMN")
+OptionMaker = partial[Any]  # of an option or argument with common settings
+column_option: OptionMaker = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
-advanced_option: partial[Any] = partial(typer.Option, rich_help_panel="Advanced")
-_reading_option: partial[Any] = partial(advanced_option, show_default=False)
+advanced_option: OptionMaker = partial(typer.Option, rich_help_panel="Advanced")
+_reading_option: OptionMaker = partial(advanced_option, show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
-flag_option: partial[Any] = partial(typer.Option, metavar="")
-json_option: partial[Any] = partial(advanced_option, "--json", metavar="")
-seed_option: partial[Any] = partial(advanced_option, metavar="N", min=0, max=2**32 - 1)
-output_option: partial[Any] = partial(typer.Option, "--output", "-o")
-table_argument: partial[Any] = partial(typer.Argument, metavar="TABLE")
+flag_option: OptionMaker = partial(typer.Option, metavar="")
+json_option: OptionMaker = partial(advanced_option, "--json", metavar="")
+seed_option: OptionMaker = partial(advanced_option, metavar="N", min=0, max=2**32 - 1)
+output_option: OptionMaker = partial(typer.Option, "--output", "-o")
+table_argument: OptionMaker = partial(typer.Argument, metavar="TABLE")
 
 SavedModel = Annotated[
     Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -18,6 +19,7 @@ from twinned.exceptions import install_extra, require_extra
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
 
+Facts = dict[str, Any]  # what is printed, by name
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -182,7 +182,7 @@ def _grid(proposals: pd.DataFrame, names: list[str], confidence: float) -> str:
     return "\n".join(messages.table_lines(table))
 
 
-def _with_change(value: Any, change: Any) -> str:
+def _with_change(value, change):
     """A value and, in brackets, its change, unless that is missing or rounding error.
 
     >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)

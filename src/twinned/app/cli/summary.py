@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from twinned.app.cli import messages
+from twinned.app.cli.results import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import Content
 from twinned.app.report.render import leaderboard_rows
@@ -13,7 +13,6 @@ from twinned.diagnostics.recommendation import describe_efforts
 from twinned.rows.formatting import aligned, format_number, format_significant
 
 _MAX_BATCHES = 10  # whose offsets are printed
-Facts = dict[str, Any]  # what is printed, by name
 
 
 # --- advise -----------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
     return labels
 
 
-def _read_errors(table: Table, error: str | None) -> tuple[dict[str, object], list[str]]:
+def _read_errors(table: Table, error: str | None) -> tuple[dict[str, Any], list[str]]:
     """Return the errors of measurement as an argument of `fit`, and a note on them."""
     if error is None:
         return {}, []

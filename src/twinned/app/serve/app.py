@@ -16,7 +16,6 @@ from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import uvicorn
@@ -48,7 +47,7 @@ from twinned.app.serve.models import (
 from twinned.app.serve.service import PredictionService, in_thread, in_turn, predict_in_blocks
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, Table, combine_columns, to_csv
+from twinned.app.tables.table import ReadOptions, combine_columns, to_csv
 
 READ_SECONDS = 10.0
 """Seconds in which a client must send the head of a request, and its body."""
@@ -220,7 +219,7 @@ def _render_page(page: str, service: PredictionService) -> Response:
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 
 
-def _parse_file(body: bytes, options: dict[str, Any], names: list[str]) -> Table:
+def _parse_file(body, options, names):
     """Return a CSV or Excel file as a table; what `options` do not specify is detected.
 
     As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
@@ -278,7 +277,7 @@ def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Ser
     return uvicorn.Server(config)
 
 
-def _close_idle(protocol: Any, seconds: float) -> None:
+def _close_idle(protocol, seconds):
     """Close a connection without a request in progress, else look again after some seconds."""
     if not has_request_in_progress(protocol):
         protocol.transport.abort()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
@@ -76,13 +76,13 @@ class TableRequest(BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
     confidence: Confidence | None = None
-    known: Annotated[list[dict[str, Any]], Field(max_length=MAX_KNOWN_ROWS)] = []
+    known: Annotated[list[Json], Field(max_length=MAX_KNOWN_ROWS)] = []
 
 
 class RowsRequest(TableRequest):
     """Rows to predict or explain; with a confidence, also intervals and applicability."""
 
-    rows: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MAX_ROWS)]
+    rows: Annotated[list[Json], Field(min_length=1, max_length=MAX_ROWS)]
 
 
 class SolveRequest(BaseModel):
@@ -95,13 +95,13 @@ class SolveRequest(BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
     target: Number | str
-    near: dict[str, Any] | Annotated[int, Field(ge=0, strict=True)]
+    near: Json | Annotated[int, Field(ge=0, strict=True)]
     fixed: list[str] = []
     bounds: dict[str, tuple[Number | None, Number | None]] = {}
     constraints: Annotated[list[str], Field(max_length=_MAX_CONSTRAINTS)] = []
     n: Annotated[int, Field(ge=1, le=MAX_PROPOSALS)] = 5
     confidence: Confidence | None = None
-    known: Annotated[list[dict[str, Any]], Field(max_length=MAX_KNOWN_ROWS)] = []
+    known: Annotated[list[Json], Field(max_length=MAX_KNOWN_ROWS)] = []
 
 
 def parse_request(model: type[Model], content: object) -> Model:

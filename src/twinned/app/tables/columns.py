@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -219,17 +218,17 @@ def category_column(table: Table, name: str) -> pd.Categorical:
     return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
 
 
-def known_category_column(table: Table, name: str, categories: Sequence[Any]) -> pd.Series:
+def known_category_column(table: Table, name: str, categories: Sequence[object]) -> pd.Series:
     """Return the category of the model that each cell matches, else the text of the cell.
 
     A model fitted in Python may have categories that are numbers.
     """
     by_text = {str(category): category for category in categories}
-    by_number: dict[Any, Any] = {
+    by_number: dict[object, object] = {
         category: category for category in categories if isinstance(category, int | float)
     }
 
-    def match(cell: str, number: float | None) -> Any:
+    def match(cell: str, number: float | None) -> object:
         if is_missing(cell) and cell not in by_text:
             return None
         return by_text.get(cell, by_number.get(number, cell))

@@ -11,7 +11,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,7 +49,7 @@ def training_frame(
     notes : list of str
         One for each column that is not used, and for limits and molecules.
     """
-    features: dict[str, Any] = {}
+    features: dict[str, object] = {}
     derived: dict[str, np.ndarray] = {}
     notes, limited, problems = [], [], Problems()
     for name in names:
@@ -84,14 +83,14 @@ def training_frame(
 
 
 def prediction_frame(
-    table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
+    table: Table, names: Sequence[str], categories: Sequence[Sequence[object] | None]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Convert columns to the features of a fitted model, in the order of `names`.
 
     `categories` has the known categories of each feature, None for a numeric one. Also returns
     notes on limits.
     """
-    features: dict[str, Any] = {}
+    features: dict[str, object] = {}
     molecules: dict[str, dict[str, np.ndarray]] = {}  # by the column of SMILES
     limited, problems = [], Problems()
     for name, known_categories in zip(names, categories, strict=True):
@@ -130,7 +129,7 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
 
 
 def copied_columns(
-    table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
+    table: Table, names: Sequence[str], categories: Sequence[Sequence[object] | None]
 ) -> dict[str, list[str]]:
     """Return the cells of all columns, those of numeric features of a model with decimal points.
 

@@ -77,9 +77,8 @@ class CostModel(NamedTuple):
 
         sizes = NEURAL_EFFORTS[spec.effort]
         n_folds = min(self.n_folds, sizes.blend_folds)
-        n_networks = n_folds * -(-sizes.blend_settings // 2) + sizes.blend_members
-        n_steps = n_folds * sizes.blend_settings * sizes.blend_steps / 5
-        n_steps += n_networks * sizes.max_steps  # as where there is little noise
+        # as where there is little noise
+        n_steps = (n_folds * sizes.blend_settings + sizes.blend_members) * sizes.max_steps
         per_step = (1e-5 if spec.name == "neural_twin" else 4e-6) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
         return 10.0 + n_steps * per_step / self.n_jobs

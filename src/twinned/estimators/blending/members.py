@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
@@ -99,7 +99,7 @@ SIZES = {
 
 
 # (effort, rows, settings) → estimator; the seed of the settings is that of the member
-MakeEstimator = Callable[[str, TrainingRows, FitSettings], Any]
+MakeEstimator = Callable[[str, TrainingRows, FitSettings], BaseEstimator]
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class FittedMember:
     """A fitted estimator and the preparation of its features."""
 
     label: str
-    estimator: Any
+    estimator: BaseEstimator
     preparation: FeaturePreparation
 
     @property
@@ -223,7 +223,7 @@ class CrossFittedMember(FittedMember):
 
 
 def _networks(class_name: str, module: str, batch_share: float) -> MakeEstimator:
-    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
+    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
         from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
         from twinned.models.neural.parameters import NeuralTraining
 
@@ -299,10 +299,10 @@ def _power(make_plain: MakeEstimator) -> MakeEstimator:
     return lambda effort, rows, settings: PowerRegressor(make_plain(effort, rows, settings))
 
 
-def _optional(module: str, class_name: str, **parameters: Any) -> MakeEstimator:
+def _optional(module, class_name, **parameters):
     """A regressor of a library that is not a core dependency."""
 
-    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
+    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
         try:
             library = import_module(module)
         except ImportError as error:
@@ -335,7 +335,7 @@ for _name in ("ridge", "gp_matern", "gp_rbf"):
 AUTO = tuple(name for name in MEMBERS if name not in (GP_TANIMOTO, "catboost", "lightgbm"))
 
 
-def resolve_members(members: Any, effort: str) -> list[MemberSpec]:
+def resolve_members(members: object, effort: str) -> list[MemberSpec]:
     """The members of the parameter `members`: "auto", or a list of names and (name, estimator)."""
     check_choice("effort", effort, EFFORTS)
     if isinstance(members, str):
@@ -358,7 +358,7 @@ def efforts_of(name: str) -> list[str]:
     return [SMALL, *EFFORTS] if name in _SMALL_MEMBERS else EFFORTS
 
 
-def _resolve(entry: Any, effort: str) -> MemberSpec:
+def _resolve(entry, effort):
     if isinstance(entry, str):
         name, _, member_effort = entry.partition(":")
         effort = member_effort or effort
@@ -374,7 +374,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         raise ValueError(f"{name!r} is not a valid name: it is built-in, empty, or has a colon.")
     check_base_estimator(estimator)
 
-    def make_given(effort: str, rows: TrainingRows, settings: FitSettings) -> Any:
+    def make_given(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
         return set_unset_seeds(clone(estimator), lambda: settings.seed)
 
     one_fit = hasattr(estimator, "fit_with_folds")
@@ -417,7 +417,7 @@ def fit_member(
     bounds = rows.bounds
     weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
     y = rows.y if imputed is None else imputed
-    options: dict[str, Any] = {"learn": settings.learn} if spec.has_threads else {}
+    options: dict[str, object] = {"learn": settings.learn} if spec.has_threads else {}
     if spec.name in ("extra_trees", "boosting"):
         y = round_for_sums(y)
     if bounds is not None and supports_bounds(estimator):
@@ -437,6 +437,6 @@ def fit_member(
     return FittedMember(spec.label, estimator, preparation)
 
 
-def supports_bounds(estimator: Any) -> bool:
+def supports_bounds(estimator: BaseEstimator) -> bool:
     """Whether an estimator is a network, which is trained with the bounds themselves."""
     return hasattr(estimator, "fit_with_folds") and has_fit_parameter(estimator, "y_lower")

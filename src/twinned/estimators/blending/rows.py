@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class BlendRows:
         return np.concatenate([values, nothing])[self.known_of_anchors]
 
 
-def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows:
+def blend_rows(data: TrainingRows, cv: object, effort: str, seed: int) -> BlendRows:
     """Merge equal rows, and draw folds by the parameters of a blend.
 
     A repeated row is so the same as a weight. Rows with equal features are in the same random fold,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from twinned.estimators.blending.members import CrossFittedMember
 from twinned.estimators.blending.rows import BlendRows
@@ -263,7 +264,7 @@ def leaderboard(
     return {"member": labels, **{name: values[order] for name, values in columns.items()}}
 
 
-def _pickled_size(estimator: Any) -> int:
+def _pickled_size(estimator: BaseEstimator) -> int:
     """Bytes of the pickled estimator; 0 where it cannot be pickled, as with a local function."""
     try:
         return len(pickle.dumps(estimator))

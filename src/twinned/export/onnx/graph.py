@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 FLOAT: int = TensorProto.FLOAT
 DOUBLE: int = TensorProto.DOUBLE
@@ -60,7 +60,7 @@ class Tensor:
         """Convert to another type of elements."""
         return self.apply("Cast", to=to)
 
-    def columns(self, indices: Sequence[int] | range | NDArray[Any]) -> Tensor:
+    def columns(self, indices: Sequence[int] | range | Indices) -> Tensor:
         """Entries of the last axis."""
         return self.take(np.asarray(indices, dtype=np.int64), axis=-1)
 
@@ -116,14 +116,17 @@ class Graph:
 
     # --- operators ----------------------------------------------------------------------------
 
-    def add(
-        self, operator: str, *operands: Operand, domain: str = "", **attributes: object
-    ) -> Tensor:
+    def add(self, operator: str, *operands: Operand, domain: str = "", **attributes: Any) -> Tensor:
         """Add a node with one output, and return that."""
         return self.add_several(operator, 1, *operands, domain=domain, **attributes)[0]
 
     def add_several(
-        self, operator: str, n_outputs: int, *operands: Operand, domain: str = "", **attributes: Any
+        self,
+        operator: str,
+        n_outputs: int,
+        *operands: Operand,
+        domain: str = "",
+        **attributes: Any,
     ) -> list[Tensor]:
         """Add a node with several outputs."""
         inputs = [

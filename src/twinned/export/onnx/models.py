@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
@@ -160,7 +159,7 @@ def _add_outputs(
     return {name: is_incomplete.apply("Where", np.nan, tensor) for name, tensor in tensors.items()}
 
 
-def _add_prediction(model: FittedTwin | Any, matrix: Tensor, needs_std: bool = True) -> Moments:
+def _add_prediction(model, matrix, needs_std=True):
     """The prediction (row, output) of encoded rows by a twin, or by networks that predict y."""
     if not isinstance(model, FittedTwin):
         return add_networks(model.plain_networks(), model.schema_, matrix)
@@ -186,7 +185,7 @@ def _add_blend(fitted: FittedTwin, blend: BlendModel, matrix: Tensor, needs_std:
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
     """(row, 1): the prediction of a member of a blend."""
     features = add_preparation(member.preparation, matrix)
-    estimator: Any = member.estimator
+    estimator: BaseEstimator = member.estimator
     try:
         if not isinstance(estimator, Model):
             return add_regressor(estimator, features)

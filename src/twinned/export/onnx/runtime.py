@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.methods import TwinMethods
@@ -38,7 +37,7 @@ def predict_onnx(path: str | PathLike[str], X: object) -> dict[str, Floats]:
     return dict(zip(names, session.run(names, _feeds(session.get_inputs(), X)), strict=True))
 
 
-def _feeds(inputs: list[Any], X: Any) -> dict[str, NDArray[Any]]:
+def _feeds(inputs, X):
     """The inputs of an exported model for the rows of a table."""
     columns, names = column_list(X)
     if [info.name for info in inputs] == [MATRIX]:

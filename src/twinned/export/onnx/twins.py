@@ -24,7 +24,7 @@ from twinned.export.onnx.inputs import split_rows
 from twinned.fitted.sampling import LEAST_VARIANCE, TREND
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
-from twinned.models.neural.problem import Scale
+from twinned.models.neural.inputs import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import DistanceWeights, GPWeights
 from twinned.pairing.differences import both_orders

@@ -20,8 +20,8 @@ from twinned.models.neural.inference import (
     mean_and_variance,
     row_outputs,
 )
+from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import Shape, pad_to
-from twinned.models.neural.problem import Scale
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows

@@ -2,10 +2,9 @@
 
 For one query, a split of a tree over pairs is a condition on the anchors alone. The anchors that
 meet it are known as a bit mask (see `anchor_masks`), so all anchors of a query descend a tree
-together, as sets: level by level, with all sets of a level at once (`set_descent`), which large
-trees and the sums of single anchors need; or, where only the sum over all anchors of small
-trees is wanted and a leaf needs but the number of its anchors, node by node in preorder
-(`_sum_of_tree`), which is twice as fast (`benchmarks/results/tree_counts.md`).
+together, as sets (`set_descent`). Where only the sum over all anchors of small trees is wanted, a
+leaf needs but the number of its anchors, and the nodes are visited in preorder (`_sum_of_tree`),
+which is faster.
 
 Imported only where it is used, as loading numba takes a second.
 """
@@ -33,9 +32,8 @@ from twinned.models.trees.compilation import (
 from twinned.models.trees.conditions import encoded_mask
 from twinned.models.trees.packing import END, LEFT, RIGHT, SPLIT, PackedTrees
 from twinned.models.trees.set_descent import (
-    SELECTED,
     SMALL_SET,
-    add_leaves,
+    add_single_leaves,
     allocate_workspace,
     descend_as_sets,
     descend_one_by_one,
@@ -100,13 +98,13 @@ def add_tree_sums(
     """
     n_distinct, per_anchor = len(trees.distinct_split), queries.positions.shape[1] > 0
     if len(trees.inner_nodes) and not per_anchor and out.sums.dtype == np.float64:
-        work = allocate_workspace(1, n_distinct, per_anchor)
+        work = allocate_workspace(1, n_distinct)
         _add_counted_sums(trees, anchors, queries, out, compare_type, work)
         return
     batch_size = _BATCH_SIZE_DISTINCT if n_distinct else _BATCH_SIZE
     if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
         batch_size = 1
-    work = allocate_workspace(batch_size, n_distinct, per_anchor)
+    work = allocate_workspace(batch_size, n_distinct)
     _add_set_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work)
 
 
@@ -186,18 +184,17 @@ def _add_set_sums(trees, anchors, queries, out, batch_size, has_special, compare
                 )  # fmt: skip
         for tree in range(len(trees.roots)):
             for q in range(start, stop):
-                row = q if n_selections > 1 else 0
-                n_selected = queries.n_selected[row]
-                if n_selected == 0:
+                if queries.n_selected[q if n_selections > 1 else 0] == 0:
                     continue
-                copy_mask(queries.selected, row, work.masks, SELECTED)
+                n_single = 0
+                for order in range(n_orders):
+                    n_single = descend_as_sets(
+                        trees, tree, anchors, queries, q, work.split_masks[q - start], order,
+                        n_single, out, compare_type, work,
+                    )  # fmt: skip
                 terms = queries.terms[q]
-                n_single, n_ended = descend_as_sets(
-                    trees, trees.roots[tree], anchors, terms, work.split_masks[q - start],
-                    n_orders, n_selected, compare_type, work,
-                )  # fmt: skip
                 descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_type, work)
-                add_leaves(trees, q, trees.outputs[tree], queries, out, n_single, n_ended, work)
+                add_single_leaves(trees, tree, q, queries, out, n_single, work)
 
 
 @entry_point
