@@ -15,6 +15,7 @@ from benchmarks.frame import markdown_table
 from paper.comparison import NEAR, published_gains, published_rmse
 from paper.loop_relabelling import LOOP_WEIGHTS, weight_name
 from paper.records import Record, Records
+from paper.tables import chosen_loop_weights
 from twinned.datasets import KEYS
 
 PROCEDURE = ("semi-supervised-forests", "as_published")
@@ -39,6 +40,7 @@ def _split(record: Record) -> tuple[str, int]:
 def split_setting_values(records: Records) -> dict[str, str]:
     """Return gains and best Λ of table 4 as published, beside print, and the number of splits."""
     found = of_complete_splits(records.read(*PROCEDURE))
+    chosen = chosen_loop_weights({PROCEDURE[0]: found})
     cells: dict[tuple[str, int], dict[str, float]] = {}
     for r in found:
         own = {"supervised": r["result"]["supervised"]} | r["result"]["loops"]
@@ -56,7 +58,7 @@ def split_setting_values(records: Records) -> dict[str, str]:
     rows, gains = [], {}
     for name, own in errors.groupby(level=0):
         key, means = str(name), own.mean()
-        best = str(means[list(FEW)].idxmin())
+        best = chosen[key]
         gain = 1 - means[best] / means["supervised"]
         apart = (own["supervised"] - own[best]) / means["supervised"]
         error = apart.std(ddof=0) / np.sqrt(len(own))
