@@ -131,11 +131,3 @@ def quick_checks(is_quick):
             patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
             patch.setattr("twinned.diagnostics.group_checks._QUICK", ["ridge"])
         yield
-
-
-@pytest.fixture(scope="module")
-def without_catboost():
-    """Diagnose as if CatBoost were not installed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("twinned.diagnostics.blend_checks.find_spec", lambda name: None)
-        yield

@@ -54,7 +54,7 @@ def test_interval_of_a_ratio_has_enough_digits():
 
 def test_result_table_is_a_plain_frame_after_an_operation():
     made = ResultTable.create(pd.DataFrame({"weight": [0.123456, 1.0]}), {"weight": ".1%"})
-    assert "12.3%" in made._repr_html_()
+    assert "12.3 %" in made._repr_html_()
     assert type(made.head(1)) is type(made[made["weight"] < 1]) is pd.DataFrame
     pd.testing.assert_frame_equal(pd.DataFrame(made), pd.DataFrame({"weight": [0.123456, 1.0]}))
 
@@ -71,7 +71,7 @@ def test_comparables(rows):
     html = twin.explain(X[40:42], 2, adjustments=True)._repr_html_()
     texts = Parser(html).texts
     assert "<b>&" in texts
-    assert texts.count("2.5%") == 4  # weights of 40 anchors
+    assert texts.count("2.5 %") == 4  # weights of 40 anchors
 
 
 def test_leaderboard(rows):
@@ -80,7 +80,7 @@ def test_leaderboard(rows):
     assert {"member", "ridge", "1.00"} <= set(texts)
 
 
-def test_diagnosis(rows, without_catboost):
+def test_diagnosis(rows):
     blend = AutoTwinRegressor(members=["ridge", "extra_trees:fast"], random_state=0)
     result = diagnose(*rows, estimator=blend, budget=5.0)
     html = result._repr_html_()

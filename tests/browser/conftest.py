@@ -1,6 +1,7 @@
 """Fixtures for tests of web pages: one headless Chromium for all of them."""
 
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SCREENSHOTS = Path("out/screenshots")
+PACKAGES = Path("build/npm")
+AXE = "axe-core@4.14"
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +85,36 @@ def set_narrow(browser):
 
     yield switch
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.fixture(scope="session")
+def axe_script():
+    """The program of axe-core, which npm installs."""
+    path = PACKAGES / "node_modules/axe-core/axe.min.js"
+    if not path.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm is not installed, so axe-core is missing")
+        command = [npm, "install", "--silent", "--prefix", PACKAGES, AXE]
+        if subprocess.run(command, timeout=300).returncode:
+            pytest.skip("npm could not install axe-core")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def assert_accessible(browser, axe_script):
+    """Function that requires that axe-core has no serious finding, such as too little contrast."""
+
+    def check():
+        browser.execute_script(axe_script)
+        violations = browser.execute_async_script(
+            "axe.run().then((result) => arguments[arguments.length - 1](result.violations))"
+        )
+        assert [
+            (finding["id"], node["target"], node["failureSummary"])
+            for finding in violations
+            for node in finding["nodes"]
+            if finding["impact"] in ("serious", "critical")
+        ] == []
+
+    return check

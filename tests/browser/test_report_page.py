@@ -40,7 +40,7 @@ def test_selecting_a_row_changes_the_comparables(page, report):
     from selenium.webdriver.support.ui import Select
 
     def shown():
-        return [cell.text for cell in page.find_elements("css selector", "#anchors thead th")]
+        return [cell.text for cell in page.find_elements("css selector", "#anchors thead > tr > *")]
 
     first = shown()
     assert first[1:] == ["this row", *report["comparables"][0]["grid"]["headings"]]
@@ -66,12 +66,15 @@ def test_keyboard_reaches_the_selection(page):
     assert page.find_element("id", "prediction").text != before
 
 
-def test_dark_color_scheme(page, set_dark, save_screenshot):
+def test_dark_color_scheme(page, set_dark, save_screenshot, assert_accessible):
     assert set_dark(False) > 200
+    assert_accessible()
     assert set_dark(True) < 60
+    assert_accessible()
     save_screenshot("report-dark")
 
 
-def test_page_fits_on_a_telephone(page, set_narrow, save_screenshot):
+def test_page_fits_on_a_telephone(page, set_narrow, save_screenshot, assert_accessible):
     assert set_narrow() <= 390
+    assert_accessible()
     save_screenshot("report-narrow")

@@ -94,8 +94,12 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     assert rows[8].startswith("all other cases (52 rows) ")
     shares = [float(text.split(" %")[0].split()[-1]) for text in rows]
     assert sum(shares) == pytest.approx(100.0, abs=0.1)
-    assert text_of(page, "alone").startswith(f"Prediction {twin.predict(row)[0]:.4g}; from the ")
-    assert page.find_element("css selector", "#plot svg").size["height"] > 100
+    assert text_of(page, "alone").endswith(f"of the prediction, {twin.predict(row)[0]:.4g}.")
+    plot = page.find_element("css selector", "#plot svg")
+    labels = [text.text for text in plot.find_elements("tag name", "text")]
+    assert labels[-8:] == [" ".join(line.split()[:2]) for line in rows[:8]]
+    band = plot.find_element("class name", "band")
+    assert 0 < band.size["width"] < plot.size["width"]
     save_screenshot("serve-light")
 
 
@@ -190,7 +194,7 @@ def test_known_rows_of_a_new_batch(
         cells[-1].send_keys("\b")  # 46.2
         cells[-1].send_keys("5")
         assert len(page.find_elements("css selector", "#known-rows input")) == 12  # for another row
-        page.find_element("id", "use-known").click()
+        click(page, "#use-known")
         wait_until(page, lambda: predicted_value(page) != before)
         assert text_of(page, "known-used") == "Known rows of D that the prediction is made with: 3."
         assert text_of(page, "warnings") == ""
@@ -204,13 +208,13 @@ def test_known_rows_of_a_new_batch(
         wait_until(page, lambda: text_of(page, "batch-result").startswith("1 rows were predicted"))
         save_screenshot("serve-known-light")
         cells[2].send_keys("high")
-        page.find_element("id", "use-known").click()
+        click(page, "#use-known")
         message = "known rows, row 1, column 'yield'"
         wait_until(page, lambda: message in text_of(page, "predicted-value"))
         page.get_log("browser")  # the failed request
         cells[2].clear()
         cells[2].send_keys("43")
-        page.find_element("id", "use-known").click()
+        click(page, "#use-known")
         wait_until(page, lambda: text_of(page, "known-used"))
         set_dark(True)
         save_screenshot("serve-known-dark")
@@ -245,7 +249,9 @@ def test_what_to_change(page, twin, save_screenshot, set_dark, set_narrow):
     assert not page.find_element("id", "prediction").is_displayed()
     Select(page.find_element("id", "goal")).select_by_visible_text("at least")
     page.find_element("id", "value").send_keys("0,2")
-    for name in ("R2", "material"):
+    propose(page)
+    assert text_of(page, "proposed") == "Tick the columns that may change."
+    for name in ("U", "R1"):
         click(page, f"#columns [value={name}]")
     page.find_element("css selector", "[aria-label='highest U']").send_keys("2.5")
     save_screenshot("serve-change-form")
@@ -253,6 +259,7 @@ def test_what_to_change(page, twin, save_screenshot, set_dark, set_narrow):
     wait_until(page, lambda: text_of(page, "proposed").startswith("In brackets"))
     values = [page.find_element("id", f"column-{i}").get_attribute("value") for i in range(3)]
     near = dict(zip(("U", "R1", "R2"), map(float, values), strict=True), material="brick")
+    assert page.execute_script("return scrollY") > 0
     options = {"fixed": ["R2", "material"], "bounds": {"U": (None, 2.5)}}
     table = solve(twin, ">= 0.2", near=near, random_state=0, **options)
     shown = rows_of(page, "proposals")
@@ -277,7 +284,8 @@ def test_what_to_change(page, twin, save_screenshot, set_dark, set_narrow):
     save_screenshot("serve-change-dark-narrow")
     page.find_element("css selector", "[aria-label='lowest U']").send_keys("9")
     propose(page)
-    wait_until(page, lambda: "9 is larger than 2.5" in text_of(page, "proposed"))
+    message = "lowest and highest of 'U': 9 is larger than 2.5"
+    wait_until(page, lambda: message in text_of(page, "proposed"))
     assert not page.find_element("id", "proposals").is_displayed()
     page.get_log("browser")  # the failed request
 
@@ -308,7 +316,9 @@ def test_notation_and_sheet_of_a_table_can_be_chosen(page, tmp_path):
     page.get_log("browser")  # the failed request
 
 
-def test_interface_page_sends_requests(open_page, address, save_screenshot, set_narrow):
+def test_interface_page_sends_requests(
+    open_page, address, save_screenshot, set_narrow, assert_accessible
+):
     page = open_page(f"{address}/docs")
     sections = wait_until(page, lambda: page.find_elements("css selector", "main section"))
     titles = [section.find_element("tag name", "h2").text for section in sections]
@@ -325,14 +335,44 @@ def test_interface_page_sends_requests(open_page, address, save_screenshot, set_
     )
     assert all(name.startswith(address) for name in requested)
     save_screenshot("serve-docs")
+    assert_accessible()
     assert set_narrow() <= 390
     save_screenshot("serve-docs-narrow")
 
 
-def test_dark_and_narrow(page, set_dark, set_narrow, save_screenshot):
+def test_results_of_another_input_are_gray(page, assert_accessible):
+    def stale():
+        return [part.get_attribute("id") for part in page.find_elements("class name", "stale")]
+
+    assert stale() == []
+    page.find_element("id", "column-0").send_keys("1")
+    assert stale() == ["prediction", "comparables", "proposals"]
+    assert_accessible()
+    page.find_element("css selector", "form button").click()
+    wait_until(page, lambda: stale() == ["proposals"])
+
+
+def test_controls_can_be_touched(open_page, assay, assert_accessible):
+    with served(assay) as address:
+        page = open_page(address)
+        wait_until(page, lambda: text_of(page, "predicted-value"))
+        click(page, "#known summary")
+        for tab in ("tab-prediction", "tab-change"):
+            click(page, f"#{tab}")
+            selected = "input:not([type=checkbox]), select, button, summary, label:has(input)"
+            controls = page.find_elements("css selector", selected)
+            sizes = [control.size["height"] for control in controls if control.is_displayed()]
+            assert len(sizes) > 15
+            assert min(sizes) >= 41
+            assert_accessible()
+
+
+def test_dark_and_narrow(page, set_dark, set_narrow, save_screenshot, assert_accessible):
     assert set_dark(True) < 60
     save_screenshot("serve-dark")
+    assert_accessible()
     assert set_narrow() <= 390
+    assert_accessible()
     table = page.find_element("id", "cases")
     assert table.size["height"] < 440  # ten rows
     assert table.value_of_css_property("display") == "table"

@@ -207,9 +207,9 @@ def test_weighted_values_sum_to_the_prediction(files, model, k):
     rows = read_json(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4")
     result = run(f"{model}.twin", "new.csv", "-k", str(k), "--rows", "3-4", columns=999)
     printed = re.findall(r"adjusted value(.*)\n +weight(.*)\n", result.stdout)
-    alone = re.findall(r"Prediction (\S+); from the cases shown alone (\S+) ", result.stdout)
+    alone = re.findall(r"alone: (\S+)\. They carry .* % of the weight .*, (\S+)\.", result.stdout)
     if k == 3:
-        for row, (values, weights), (predicted, shown) in zip(rows, printed, alone, strict=True):
+        for row, (values, weights), (shown, predicted) in zip(rows, printed, alone, strict=True):
             cases = [*row["comparables"], row["others"]]
             shares, estimates = ([case[name] for case in cases] for name in ("weight", "estimate"))
             assert sum(shares) == pytest.approx(1.0, rel=1e-12)
@@ -222,8 +222,8 @@ def test_weighted_values_sum_to_the_prediction(files, model, k):
     else:  # all cases are shown
         assert [row["others"] for row in rows] == [None, None]
         assert "other cases" not in result.stdout
-        assert [own == shown for own, shown in alone] == [True, True]
-        assert result.stdout.count("(100 % of the weight)") == 2
+        assert [predicted == shown for shown, predicted in alone] == [True, True]
+        assert result.stdout.count("They carry 100 % of the weight") == 2
 
 
 def test_features_named_as_columns_of_the_result_have_columns_of_their_own(files):

@@ -14,7 +14,7 @@ from twinned.app.serve.service import PredictionService
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_members(without_catboost):
+def _few_members():
     """Two quick members, and an error scale of two trees."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("twinned.estimators.blending.members.AUTO", ("ridge", "gp_rbf"))

@@ -15,7 +15,7 @@ N = 160
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(without_catboost, quick_checks):
+def _fast(quick_checks):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("twinned.estimators.blending.members.AUTO", ("ridge", "gp_matern"))
         yield

@@ -6,11 +6,6 @@ from twinned.datasets import make_wsb
 from twinned.diagnostics.twin_checks import cross_validate_twin
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_catboost(without_catboost):
-    """All diagnoses are compared with no other library."""
-
-
 @pytest.fixture
 def tree_twin():
     return TwinRegressor(DecisionTreeRegressor(max_depth=9, random_state=0), random_state=0)

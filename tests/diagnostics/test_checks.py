@@ -11,12 +11,11 @@ from twinned.diagnostics import (
     anchor_curve,
     learning_curve,
     multiplier_check,
-    noise_estimate,
 )
 from twinned.diagnostics.errors import rmse_ratio
-from twinned.diagnostics.twin_checks import CrossValidation, cross_validate_twin, gamma_test
+from twinned.diagnostics.twin_checks import CrossValidation, cross_validate_twin
 
-OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
+OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose"}
 
 
 CHECKS = [getattr(diagnostics, name) for name in diagnostics.__all__ if name not in OTHERS]
@@ -135,29 +134,3 @@ def test_more_pairs_and_more_labels_help(tree_twin, bridge, bridge_cv):
     result = learning_curve(*bridge, cross_validation=bridge_cv)
     assert result.numbers["trend"] == "falls"
     assert "Twice as many labels" in result.summary
-
-
-# --- uncertainty ------------------------------------------------------------------------------
-
-
-def test_noise_is_compared_with_the_error_of_the_model():
-    rng = np.random.RandomState(0)
-    X = rng.uniform(size=(400, 2))
-    y = np.sin(3 * X[:, 0]) + 0.2 * rng.normal(size=400)
-    result = noise_estimate(X, y, 0.4, model="ridge")
-    assert result.heading == "How noisy are the values? (ridge)"
-    assert result.numbers["share"] == pytest.approx(0.25, rel=0.3)
-    assert "of the squared error is noise" in result.summary
-    assert noise_estimate(X, y, 0.21).summary.startswith("The error is about as large")
-    assert noise_estimate(X, y, 9.0).summary.startswith("Little noise")
-    assert noise_estimate(X, y, 0.01).summary.startswith("No estimate")
-    assert result.plot().has_data()
-
-
-def test_gamma_test_estimates_the_noise():
-    rng = np.random.RandomState(0)
-    X = rng.uniform(size=(400, 2))
-    clean = np.sin(3 * X[:, 0]) + X[:, 1]
-    assert gamma_test(X, clean) < 0.02
-    assert gamma_test(X, clean + 0.2 * rng.normal(size=400)) == pytest.approx(0.2, rel=0.2)
-    assert gamma_test(np.zeros((50, 1)), rng.normal(size=50)) == pytest.approx(1, rel=0.3)

@@ -110,4 +110,4 @@ def test_diagnosis_of_rows_in_time(rng):
     mean = diagnosis.leaderboard.set_index("model").loc["mean of y", "rmse"]
     errors = [y[rows] - y[training].mean() for training, rows in diagnosis.blend.folds_]
     assert mean == pytest.approx(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
-    assert {"folds", "uncertainty", "noise"} <= set(diagnosis.checks)
+    assert {"folds", "uncertainty"} <= set(diagnosis.checks)

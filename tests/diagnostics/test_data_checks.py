@@ -309,16 +309,11 @@ def test_smooth_effects_of_whole_numbers_are_no_batches(table, rng):
     assert not list(check_batch_offsets(CheckedTable.encode(X, y.to_numpy())))
 
 
-@pytest.mark.slow
-def test_batches_of_different_scale(table, rng):
+def test_offsets_of_given_batches(table, rng):
     X, y = table
     batch = rng.choice(["a", "b", "c"], 200)
     gain = pd.Series(batch).map({"a": 1.0, "b": 2.0, "c": 1.2}).to_numpy()
-    scaled = gain * (y + 3)
-    assert findings(X, scaled, batch=batch)["TW108"].numbers["ratio"] == pytest.approx(2, abs=0.2)
-    assert "TW108" not in findings(X, scaled, batch=batch, log_target=True)
     offset = findings(X, y + gain, batch=batch)
-    assert "TW108" not in offset
     assert offset["TW107"].numbers["difference"] == pytest.approx(1, abs=0.1)
     assert "The rows of 'batch' b are" in offset["TW107"].message
 

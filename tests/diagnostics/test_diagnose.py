@@ -9,11 +9,9 @@ from sklearn.dummy import DummyRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
-from twinned.diagnostics.blend_checks import logarithm_check
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.twin_checks import uncertainty_check
 from twinned.estimators.blending.costs import affordable_rows
-from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
 
 MEMBERS = ["ridge", "gp_rbf"]
 pytestmark = pytest.mark.usefixtures("quick_checks")
@@ -68,9 +66,9 @@ def test_leaderboard_has_all_members_the_mean_and_the_recommended_model(diagnosi
 
 
 def test_every_check_names_its_model(diagnosis):
-    assert set(diagnosis.checks) == {"uncertainty", "noise", "learning"}
+    assert set(diagnosis.checks) == {"uncertainty", "learning"}
     assert diagnosis.checks["learning"].model == "gp_rbf"
-    assert diagnosis.checks["noise"].model == "recommended model"
+    assert diagnosis.checks["uncertainty"].model == "recommended model"
     learning = diagnosis.checks["learning"].numbers
     assert learning["rmse"][-1] == pytest.approx(diagnosis.errors.rmse, rel=0.3)
     assert all(error > 0 for error in learning["standard_error"])
@@ -139,7 +137,6 @@ def test_logarithm_of_the_target(bridge):
     own = np.exp(out_of_fold["gp_rbf"])
     own = own * (y.to_numpy() / own).mean() - y.to_numpy()
     assert board["rmse"]["gp_rbf"] == pytest.approx(np.sqrt((own**2).mean()))
-    assert diagnosis.checks["logarithm"].summary.startswith("The logarithm helps: ")
     namespace = {"X": X, "y": y}
     exec(diagnosis.code, namespace)
     np.testing.assert_allclose(namespace["model"].predict(X), predicted, rtol=1e-12)
@@ -164,41 +161,10 @@ def test_logarithm_of_limits(bridge):
     np.testing.assert_allclose(namespace["model"].predict(X), predicted, rtol=1e-9)
     np.testing.assert_allclose(np.sort(diagnosis.twin.anchors_y_), np.sort(np.log(y[~below])))
     assert (predicted[below] < np.quantile(y, 0.4)).mean() > 0.7
-    assert "logarithm" in diagnosis.checks
     with pytest.raises(ValueError, match="positive values of y, y_lower and y_upper"):
         diagnose(
             X, **{**censored, "y_upper": np.where(below, 0.0, y), "y_lower": None}, **arguments
         )
-
-
-def test_the_logarithm_is_shown_where_it_is_better():
-    rng = np.random.RandomState(0)
-    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
-    y = np.exp(1.5 * X["a"] + 0.3 * rng.normal(size=60))
-    check = diagnose(X, y, estimator=make_estimator(["ridge"]), random_state=0).checks["logarithm"]
-    medians = check.numbers["median"]
-    assert medians["logarithm"] < 0.5 * medians["target itself"]
-    assert check.numbers["below_zero"] > 0.1
-    assert "With it, no interval begins below 0; " in check.summary
-    assert check.summary.startswith("The logarithm helps: ")
-    # neither is shown of a target that is not skewed
-    checks = diagnose(X, X["a"] + 50, estimator=make_estimator(["ridge"]), random_state=0).checks
-    assert "logarithm" not in checks
-
-
-def test_logarithm_that_does_harm():
-    rng = np.random.RandomState(0)
-    y = rng.rand(60) + 1
-    result = logarithm_check(
-        by_logarithm=y + 0.3 * rng.normal(size=60),
-        by_target=y + 0.1,
-        y=y,
-        groups=None,
-        model="ridge",
-        below_zero=0.0,
-    )
-    assert result.summary.startswith("The logarithm does harm: the error of ridge is ")
-    assert result.plot().has_data()
 
 
 def test_uncertainty_that_ranks_the_errors():
@@ -209,19 +175,6 @@ def test_uncertainty_that_ranks_the_errors():
     shuffled = rng.permutation(errors)
     assert uncertainty_check(shuffled / scale, shuffled, "m").summary.startswith("Hardly: ")
     assert uncertainty_check(np.zeros(30), np.zeros(30), "m").numbers["correlation"] == 0.0
-
-
-@pytest.mark.parametrize("log_target", [False, True])
-def test_catboost_is_compared_but_not_recommended(bridge, monkeypatch, log_target):
-    monkeypatch.setattr("twinned.diagnostics.blend_checks.find_spec", lambda name: name)
-    monkeypatch.setitem(MEMBER_KINDS, "catboost", MEMBER_KINDS["ridge"])
-    X, y = bridge[0], np.exp(bridge[1])
-    diagnosis = diagnose(X, y, estimator=make_estimator(["ridge"]), log_target=log_target)
-    board = diagnosis.leaderboard.set_index("model")
-    assert board["rmse"]["catboost"] == pytest.approx(board["rmse"]["ridge"])  # the same folds
-    assert np.isnan(board["weight"]["catboost"])
-    assert not board["recommended"]["catboost"]
-    assert "catboost" not in diagnosis.code
 
 
 def test_model_that_is_not_better_than_the_mean():
@@ -262,7 +215,7 @@ def test_missing_values_and_categories():
     X = X.assign(maker=pd.Categorical(["a", "b", "c"] * 20))
     X.iloc[::9, 0] = np.nan
     diagnosis = diagnose(X, y, estimator=make_estimator())
-    assert "noise" in diagnosis.checks
+    assert "uncertainty" in diagnosis.checks
     assert diagnosis.model.predict_interval(X, 0.8).shape == (60, 2)
 
 

@@ -177,7 +177,7 @@ def test_local_weights_have_an_error_of_their_own():
     recommendation, model = choose_model(blend)
     assert model.local_power_ > 0
     assert "Near known cases have more weight" in recommendation.summary
-    board = comparison_table(blend, model, TargetTransform(), {}).set_index("model")
+    board = comparison_table(blend, model, TargetTransform()).set_index("model")
     assert board["recommended"].tolist() == [True, False, False]
     table = model.out_of_fold()
     error = np.sqrt(np.mean((table["prediction"] - table["y"]) ** 2))

@@ -12,7 +12,6 @@ from twinned.diagnostics.twin_checks import (
     anchor_curve,
     learning_curve,
     multiplier_check,
-    noise_estimate,
 )
 
 __all__ = [
@@ -24,5 +23,4 @@ __all__ = [
     "diagnose",
     "learning_curve",
     "multiplier_check",
-    "noise_estimate",
 ]

@@ -1,4 +1,4 @@
-"""Recommended model of a fitted blend and its checks within a time budget: noise, labels, anchors.
+"""Recommended model of a fitted blend and its checks within a time budget: labels, pairs, anchors.
 
 `DiagnosedRows` are the rows that the blend is fitted to, and `TimeBudget` is the time for it all.
 """
@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,6 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckResult, check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
 from twinned.diagnostics.row_checks import compare_folds
@@ -29,23 +27,19 @@ from twinned.diagnostics.twin_checks import (
     anchor_curve,
     learning_curve,
     multiplier_check,
-    noise_estimate,
     uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.costs import affordable_rows, member_seconds
-from twinned.estimators.blending.members import POWER
+from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.target import bound_arguments
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
-from twinned.rows.formatting import format_significant
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Indices
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 
 _NETWORKS = ("neural", "neural_twin")
-_LEAST_GAIN = 0.02  # of the median error by a logarithm that is shown
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
 _FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
 # Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows;
@@ -139,8 +133,7 @@ class BlendChecks:
     """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
     `twin` is the calibrated model, and `out_of_fold` are its predictions in units of y. `results`
-    are the results by key, `skipped` the reasons by the name of the check, and `comparisons` are
-    such predictions and seconds of models that are not recommended.
+    are the results by key, and `skipped` the reasons by the name of the check.
     """
 
     blend: AutoTwinRegressor
@@ -151,7 +144,6 @@ class BlendChecks:
     progress: Callable[[str], None]
     results: dict[str, CheckResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    comparisons: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.progress("calibrating the recommended model")
@@ -168,11 +160,6 @@ class BlendChecks:
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
-        error = rmse(predicted, fitted_y)
-        self._add(noise_estimate(self.known.X, self.twin.anchors_y_, error, model=model))
-        if self.transform.is_log or (self.known.y.min() > 0 and not self.data.censored.any()):
-            self._check_logarithm()
-        self._compare_catboost()
         weights = dict(zip(self.twin.member_names_, self.twin.member_weights_, strict=True))
         names = _without_networks(weights)
         if names:
@@ -187,10 +174,6 @@ class BlendChecks:
 
     def _title(self, model: str) -> str:
         return f"{model}, logarithm" if self.transform.is_log else model
-
-    def _in_units(self, predicted: Floats) -> Floats:
-        """Out-of-fold predictions of the held-out rows in units of y."""
-        return self.transform.invert_mean(predicted, self.transform.apply(self.held_out.y))
 
     @property
     def held_out(self) -> DiagnosedRows:
@@ -242,54 +225,6 @@ class BlendChecks:
         with limit_threads(1):  # as in the fits of the blend
             self._add(check(cv.X, cv.y, cross_validation=cv))
 
-    def _check_logarithm(self) -> None:
-        """Fit a quick member to the logarithm, or to the target itself, on the same folds."""
-        is_log = self.transform.is_log
-        title = f"comparison with the {'target itself' if is_log else 'logarithm'}"
-        remaining, seconds = self._remaining, self._seconds
-        # without power transformations, which need skewed values; that of the lowest error is first
-        names = [name for name in _without_networks(seconds) if POWER not in name]
-        name = next((name for name in names if 1.5 * seconds[name] + 2.0 <= remaining), None)
-        if name is None:
-            self.skipped[title] = "no time is left"
-            return
-        self.progress(f"{title}: {name}")
-        entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
-        other, y = TargetTransform(not is_log), self.held_out.y
-        fitted = self._in_units(self.blend.out_of_fold()[name].to_numpy())
-        compared = other.invert_mean(self._fit_alone(entry, self.data, other)[0], other.apply(y))
-        result = logarithm_check(
-            by_logarithm=fitted if is_log else compared,
-            by_target=compared if is_log else fitted,
-            y=y,
-            groups=self.held_out.codes,
-            model=name,
-            below_zero=float((self.out_of_fold["lower"] < 0).mean()),
-        )
-        medians = result.numbers["median"]
-        is_better = medians["logarithm"] <= (1 - _LEAST_GAIN) * medians["target itself"]
-        if is_log or result.numbers["below_zero"] or is_better:
-            self._add(result)
-
-    def _compare_catboost(self) -> None:
-        """Cross-validate CatBoost, if installed; a saved model cannot hold it."""
-        if find_spec("catboost") is None or "catboost" in self._seconds:
-            return
-        n_rows, n_features = self.blend.anchors_X_.shape
-        seconds = member_seconds("catboost", n_rows, n_features, self.blend.n_jobs)
-        if self._starts("comparison with CatBoost", seconds):
-            predicted, spent = self._fit_alone("catboost", self.known, self.transform)
-            self.comparisons["catboost"] = self._in_units(predicted), spent
-
-    def _fit_alone(
-        self, entry: object, rows: DiagnosedRows, transform: TargetTransform
-    ) -> tuple[Floats, float]:
-        """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
-        alone = clone(self.blend).set_params(members=[entry], verbose=0)
-        rows.fit(alone, transform)
-        (name,) = alone.member_names_
-        return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
-
 
 def _without_networks(names: dict[str, float]) -> list[str]:
     return [name for name in names if name.partition(":")[0] not in _NETWORKS]
@@ -314,40 +249,3 @@ def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.D
             "fold": table["fold"],
         }
     )
-
-
-def logarithm_check(
-    *,
-    by_logarithm: Floats,
-    by_target: Floats,
-    y: Floats,
-    groups: Indices | None,
-    model: str,
-    below_zero: float,
-) -> CheckResult:
-    """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y.
-
-    `below_zero` is the share of prediction intervals that begin below 0.
-    """
-    ratio = rmse_ratio(by_logarithm, by_target, y, groups)
-    effect = ratio.choose("helps", "does harm", "makes no clear difference")
-    predictions = {"logarithm": by_logarithm, "target itself": by_target}
-    rmses = {name: rmse(predicted, y) for name, predicted in predictions.items()}
-    medians = {
-        name: float(np.median(np.abs(predicted - y))) for name, predicted in predictions.items()
-    }
-    summary = (
-        f"The logarithm {effect}: the error of {model} is {ratio} times that without it, and the "
-        f"median error {format_significant(medians['logarithm'])} instead of "
-        f"{format_significant(medians['target itself'])}."
-    )
-    if below_zero:
-        summary += f" With it, no interval begins below 0; {format_percent(below_zero)} do now."
-    numbers = {
-        "rmse": rmses,
-        "median": medians,
-        "below_zero": below_zero,
-        "ratio": ratio.value,
-        "interval": ratio.interval,
-    }
-    return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, rmses)

@@ -50,8 +50,7 @@ class Diagnosis:
         errors (`rmse_se`, …), its `median`, `quantile90` and `largest` absolute error, and
         `mean_rmse` of always predicting the mean.
     leaderboard : DataFrame
-        Out-of-fold errors of all fitted members, of the recommended blend, of CatBoost where it is
-        installed and there is time, and of the mean of y.
+        Out-of-fold errors of all fitted members, of the recommended blend, and of the mean of y.
     out_of_fold : DataFrame
         `y` and `prediction` of each held-out row by the recommended model, with the `lower` and
         `upper` ends of 90 % intervals, its `score` (see `AutoTwinRegressor.out_of_fold`) and its
@@ -243,7 +242,7 @@ def _summarize(
         errors=summarize_errors(
             checks.held_out.y, predicted, fold_means(checks.blend, known_rows.y)
         ),
-        leaderboard=comparison_table(checks.blend, twin, transform, checks.comparisons),
+        leaderboard=comparison_table(checks.blend, twin, transform),
         out_of_fold=checks.out_of_fold,
         findings=[*chain(*map(find_optimistic_folds, checks.results.values())), *findings],
         checks=checks.results,

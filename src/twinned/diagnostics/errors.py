@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,12 +164,10 @@ def comparison_table(
     blend: AutoTwinRegressor,
     recommended: AutoTwinRegressor,
     transform: TargetTransform,
-    others: Mapping[str, tuple[Floats, float]],
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
 
-    `others` are (row,) out-of-fold predictions, in units of y, and the seconds of further models
-    on the same folds, by name. The columns are `model`, `rmse`, `rmse_se`, `weight` in the
+    The columns are `model`, `rmse`, `rmse_se`, `weight` in the
     recommended model, NaN where it has no meaning, `fit_seconds`, and `recommended`. The errors are
     in units of the target.
     """
@@ -188,9 +185,6 @@ def comparison_table(
         best = BLEND if len(weights) > 1 else f"{best}{LOCAL}"
         predictions[best] = transform.invert_mean(of_recommended["prediction"].to_numpy(), fitted_y)
         fit_seconds[best] = sum(fit_seconds[name] for name in weights)
-    for name, (predicted, seconds) in others.items():
-        predictions[name] = predicted
-        fit_seconds[name] = seconds
     predictions[MEAN] = fold_means(blend, transform.invert(blend.fitted_.known_y))
     errors = np.array([rmse_and_error(predicted, y, None) for predicted in predictions.values()])
     weights = dict.fromkeys(blend.member_names_, 0.0) | weights

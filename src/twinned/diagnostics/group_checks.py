@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain, islice, pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata, zscore
@@ -38,8 +38,7 @@ _BATCH_NAME = re.compile(r"lab|batch|lot|instrument|operator|site|device|plate|r
 _CLEARLY_LOWER, _HARDLY_LOWER = 0.95, 0.99  # of errors
 _LEAST_NOISE = 2.0  # of a batch, in units of the median
 _QUICK = ["ridge", "gp_matern", "extra_trees:small"]  # members that compare uses of batches
-_MAX_BATCH_ROWS, _LEAST_BATCH_ROWS = 200, 8  # for the comparison, and for a slope
-_LEAST_SLOPES = 1.25  # ratio of slopes
+_MAX_BATCH_ROWS = 200  # for the comparison
 
 
 # --- groups of similar rows -----------------------------------------------------------------------
@@ -210,7 +209,7 @@ def _mean_and_error(values: Floats) -> tuple[float, float]:
 
 
 def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Iterator[Finding]:
-    """Describe what batches (row,) differ by at equal other features, and their scales.
+    """Describe what batches (row,) differ by at equal other features.
 
     Quick members ignore them, have them as a feature, and remove constants or functions of each.
     """
@@ -220,19 +219,9 @@ def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Itera
     names, codes = np.unique(texts, return_inverse=True)
     if not 1 < len(names) < len(rows):
         return
-    labels = [f"b{code:05}" for code in codes]  # in the order of the names
-    with_indicators = np.hstack([features, np.eye(len(names))[codes]])
-    blends = []
-    for X, kind in (
-        (features, None),
-        (with_indicators, None),
-        (features, "function"),
-        (features, "offset"),
-    ):
-        blend = AutoTwinRegressor(members=_QUICK, cv=5, batch_effect=kind or "auto", random_state=0)
-        blends.append(blend.fit_blend(X, y, batch=kind and labels, calibrate=False))
+    blends = _fit_uses_of_batches(features, y, codes)
     errors = [float(blend.blend_["rmse"]) for blend in blends]
-    table = blend.batch_offsets_.set_axis(names).sort_values("offset")
+    table = blends[3].batch_offsets_.set_axis(names).sort_values("offset")
     table = table[table["std_error"] <= 2 * table["std_error"].median()]
     low, high = table.iloc[0], table.iloc[-1]
     size = high["offset"] - low["offset"]
@@ -269,32 +258,15 @@ def describe_batches(others: CheckedTable, name: str, batch: ArrayLike) -> Itera
             "rmse": [*errors[:2], errors[3], errors[2]],
         },
     )
-    yield from _batch_scales(blend.anchors_y_, blend.out_of_fold_prediction_, codes, names)
 
 
-def _batch_scales(
-    y: Floats, predicted: Floats, codes: Indices, names: NDArray[np.str_]
-) -> Iterator[Finding]:
-    """Find batches in which y without offsets has different slopes against its prediction."""
-    x = predicted - predicted.mean()
-    indicators = np.eye(len(names))[codes]
-    squares = np.maximum(x**2 @ indicators, 1e-300)
-    counts = indicators.sum(axis=0)
-    slopes = (x * y) @ indicators / squares
-    residual_squares = (y - slopes[codes] * x) ** 2 @ indicators
-    errors = np.sqrt(residual_squares / np.maximum(counts - 2, 1) / squares)
-    order = [code for code in np.argsort(slopes) if counts[code] >= _LEAST_BATCH_ROWS]
-    if not order:
-        return
-    low, high = order[0], order[-1]
-    ratio = slopes[high] / slopes[low]
-    error = np.hypot(errors[low], errors[high])
-    if ratio > _LEAST_SLOPES and slopes[high] - slopes[low] > _LEAST_Z * error:
-        yield Finding(
-            "TW108",
-            f"The values of batch {names[high]} change {format_significant(ratio, 2)} times as "
-            f"much with the features as those of {names[low]}.",
-            "Use --batch with --log-target (log_target=True in Python): a factor of a batch is an "
-            "offset of the logarithm of a positive target.",
-            {"ratio": float(ratio)},
-        )
+def _fit_uses_of_batches(features: Floats, y: Floats, codes: Indices) -> list[AutoTwinRegressor]:
+    """Fit quick members without batches, and with these as a feature, functions and offsets."""
+    labels = [f"b{code:05}" for code in codes]  # in the order of the codes
+    with_indicators = np.hstack([features, np.eye(codes.max() + 1)[codes]])
+    uses = ((features, None), (with_indicators, None), (features, "function"), (features, "offset"))
+    blends = []
+    for X, kind in uses:
+        blend = AutoTwinRegressor(members=_QUICK, cv=5, batch_effect=kind or "auto", random_state=0)
+        blends.append(blend.fit_blend(X, y, batch=kind and labels, calibrate=False))
+    return blends

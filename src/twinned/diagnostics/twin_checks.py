@@ -1,4 +1,4 @@
-"""Checks of a twin: curves of its error, its uncertainty, and the noise of the target.
+"""Checks of a twin: curves of its error, and its uncertainty.
 
 Curves show the error against the number of anchors, pairs and labelled rows. The twin is fitted
 once in each fold, when that is first needed, and all checks use these fits. `plain_estimator` is
@@ -19,13 +19,13 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import MIN_ROWS, CheckedTable, CheckResult, check_diagnosable
+from twinned.diagnostics.findings import MIN_ROWS, CheckResult, check_diagnosable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.rows.folds import Folds, row_folds
-from twinned.rows.neighbors import Indices, NeighborIndex
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows
 
@@ -39,7 +39,6 @@ _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
-_N_NEIGHBORS = 10  # of the gamma test
 
 
 # --- the fits of a twin in folds ------------------------------------------------------------------
@@ -313,7 +312,7 @@ def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: object
     return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **results}
 
 
-# --- uncertainty and noise ------------------------------------------------------------------------
+# --- uncertainty ----------------------------------------------------------------------------------
 
 
 def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
@@ -340,62 +339,3 @@ def rank_correlation(first: Floats, second: Floats) -> float:
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
     return float(spearmanr(first, second)[0])
-
-
-def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "") -> CheckResult:
-    """Estimate by a gamma test how much of the error is noise of y that no model removes.
-
-    Where rows are few or features many, neighbors differ by more than noise, and the estimate is
-    too high.
-
-    Parameters
-    ----------
-    X : table or array of shape (n, n_features)
-        All rows.
-    y : array of shape (n,)
-        Their values.
-    error : float
-        Out-of-fold RMSE of a model of these rows.
-    model : str, default=""
-        The name of that model.
-
-    Returns
-    -------
-    CheckResult
-        `numbers["noise"]` is the standard deviation of the noise.
-    """
-    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
-    noise = gamma_test(table.features, table.y)
-    share = (noise / error) ** 2 if error > 0 else 0.0
-    if share > 1:
-        summary = "No estimate: neighboring rows differ by more than the error of the model."
-    elif share < 0.1:
-        summary = "Little noise: a better model or more labels can lower the error much."
-    elif share < 0.8:
-        summary = f"Up to about {format_percent(share)} of the squared error is noise."
-    else:
-        summary = "The error is about as large as differences of near rows: much may be noise."
-    numbers = {"noise": noise, "rmse": error, "share": float(share)}
-    shown = {"noise": noise, "RMSE": error}
-    return CheckResult("noise", "How noisy are the values?", summary, numbers, model, shown)
-
-
-def gamma_test(features: Floats, y: Floats) -> float:
-    """Return the standard deviation of the noise in y; 0 where no noise is seen.
-
-    Half the mean squared difference of y between a row and its k-th neighbor falls with their
-    squared distance; its intercept at distance 0 is the variance of the noise.
-
-    >>> rng = np.random.RandomState(0)
-    >>> x = rng.uniform(size=(2000, 2))
-    >>> noise = gamma_test(x, x[:, 0] + 0.1 * rng.normal(size=2000))
-    >>> bool(0.08 < noise < 0.12)
-    True
-    """
-    neighbors = NeighborIndex(features).kneighbors_self(min(_N_NEIGHBORS, len(y) - 1))
-    distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
-    halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
-    if np.ptp(distances) == 0:
-        return float(np.sqrt(halves.mean()))
-    intercept = np.polyfit(distances, halves, 1)[1]
-    return float(np.sqrt(max(intercept, 0.0)))

@@ -228,7 +228,7 @@ class ComparablesDisplay:
         numbered = [f"row {anchor}" if anchor >= 0 else OTHERS for anchor in table["anchor"]]
         names = map(name_case, map(str, table.get("label", numbered)), table["count"])
         pairs = zip(names, table["weight"], strict=True)
-        ax.set_yticks(position, [f"{name}\nweight {weight:.1%}" for name, weight in pairs])
+        ax.set_yticks(position, [f"{name}\nweight {100 * weight:.1f} %" for name, weight in pairs])
         ax.set_ylim(len(table) - 0.35, -0.55)
         ax.set_xlabel(self.target)
         query = table["query"].iloc[0]

@@ -46,10 +46,8 @@ class BaseTwin(TwinMethods, BaseEstimator):
     def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
         """As in `TwinMethods`; the strategies are also parameters of the result."""
         other = super().with_strategies(anchors=anchors, weights=weights)
-        strategies = {"anchors": anchors, "weights": weights}
-        for name, value in strategies.items():
-            if value is not None:
-                setattr(other, name, value)
+        chosen = {"anchors": anchors, "weights": weights}
+        vars(other).update({name: value for name, value in chosen.items() if value is not None})
         return other
 
     def with_fitted(self, fitted: FittedTwin) -> Self:

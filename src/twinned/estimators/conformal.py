@@ -303,8 +303,8 @@ def cross_errors(
         metric=metric,
         y_std=y_std,
         encoded=features,
-        process_std=fitted.process.held_out_std(features, folds),
-        amplitude=fitted.process.amplitude(fitted.anchors.y),
+        process_std=fitted.anchors.process.held_out_std(features, folds),
+        amplitude=fitted.anchors.process.amplitude(fitted.anchors.y),
     )
 
 

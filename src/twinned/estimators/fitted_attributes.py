@@ -25,6 +25,7 @@ class FittedAttributes:
     """Attributes of a fitted twin, each of which is one of its `FittedTwin`."""
 
     n_jobs: int | None
+    anchors: object
     random_state: int | np.random.RandomState | None
     # whether it is a blend: its model is bound to its own anchors
     is_blend = False
@@ -96,6 +97,12 @@ class FittedAttributes:
     def anchor_groups_(self) -> Indices | None:
         """(n_anchors,): codes of groups that are held out together, or None."""
         return self.fitted_.anchors.groups
+
+    @property
+    def n_nearest_anchors_(self) -> int | None:
+        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
+        nearest = self.fitted_.nearest
+        return nearest[0] if self.anchors == "auto" and nearest else None
 
     @property
     def anchor_residuals_(self) -> Floats | None:

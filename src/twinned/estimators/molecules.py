@@ -162,7 +162,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
         names = self.get_feature_names_out()
-        functions = [getattr(Descriptors, name) for name in DESCRIPTORS if self.descriptors]
+        functions = [vars(Descriptors)[name] for name in DESCRIPTORS if self.descriptors]
         features = np.full((len(molecules), len(names)), np.nan)
         counter = GetMorganGenerator(radius=self.radius, fpSize=max(self.n_fragments, 1))
         for row, molecule in enumerate(molecules):

@@ -12,7 +12,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
-from twinned.fitted.twin import check_predictions
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.inputs import Scale
@@ -27,6 +26,7 @@ from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask
 from twinned.rows.validation import (
     check_bool,
+    check_predictions,
     refuse_arguments,
     restore_on_failure,
     validate_table,

@@ -405,12 +405,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """Indices of the features that pairs are made of."""
         return self.difference_model_.features.selected
 
-    @property
-    def n_nearest_anchors_(self) -> int | None:
-        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
-        nearest = self.fitted_.nearest
-        return nearest[0] if self.anchors == "auto" and nearest else None
-
     # --- steps of fit -------------------------------------------------------------------------
 
     def check_parameters(self) -> None:

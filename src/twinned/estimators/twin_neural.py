@@ -218,12 +218,6 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         """The scale of the features that the networks are trained on."""
         return Scale(*self._scale)
 
-    @property
-    def n_nearest_anchors_(self) -> int | None:
-        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
-        nearest = self.fitted_.nearest
-        return nearest[0] if self.anchors == "auto" and nearest else None
-
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
         """A twin of the same parameters, fitted to some of the rows of this one."""
         twin = clone(self)

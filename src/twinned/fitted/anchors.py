@@ -12,6 +12,7 @@ import numpy as np
 from twinned.fitted.applicability import ApplicabilityDomain
 from twinned.fitted.completion import Completion
 from twinned.fitted.known_values import Mask
+from twinned.fitted.sampling import MetricProcess
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
@@ -108,6 +109,22 @@ class Anchors:
             variances=rows.variances,
         )
 
+    def to_rows(self, y: Floats, batch: np.ndarray | None) -> TrainingRows:
+        """The anchors as rows of a fit, with these values and labels of batches."""
+        return TrainingRows(
+            schema=self.schema,
+            matrix=self.X,
+            y=y,
+            weight=self.weights,
+            groups=self.groups,
+            table_rows=np.arange(len(self)),
+            labels=self.labels,
+            n_table_rows=len(self),
+            y_std=self.y_std,
+            variances=self.variances,
+            batch=batch,
+        )
+
     def __len__(self) -> int:
         return len(self.X)
 
@@ -115,7 +132,7 @@ class Anchors:
         # without what is derived, except the metric, whose fit takes time
         return vars(replace(self, learned_metric=self.known_metric)) | {"indices": {}}
 
-    @property
+    @cached_property
     def targets(self) -> Floats:
         """(anchor, output)."""
         return self.y.reshape(len(self.y), -1)
@@ -156,6 +173,11 @@ class Anchors:
     def known_metric(self) -> LearnedMetric | None:
         """The learned metric, if it has been learned."""
         return vars(self).get("metric", self.learned_metric)
+
+    @cached_property
+    def process(self) -> MetricProcess:
+        """The Gaussian process of the learned metric, given the anchors."""
+        return MetricProcess(self.features, self.metric, self.schema)
 
     @cached_property
     def domain(self) -> ApplicabilityDomain:

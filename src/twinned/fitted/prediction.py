@@ -204,7 +204,9 @@ class Prediction:
         level = check_confidence(confidence, calibration.n_rows)
         if shifted is None:
             return self.quantiles(tails(level))
-        known_features = self.fitted.calibrated_features(calibration)
+        if calibration.rows is None:
+            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
+        known_features = self.fitted.anchors.features[calibration.rows]
         ratio = likelihood_ratio(known_features, shifted)
         weights, query_weights = ratio(known_features), ratio(self.queries.encode().features)
         scores, upper = calibration.scores, tails(level)[1]

@@ -24,7 +24,7 @@ from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.known_values import Mask
 from twinned.fitted.prediction import Prediction
-from twinned.fitted.sampling import ErrorFeatures, MetricProcess
+from twinned.fitted.sampling import ErrorFeatures
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
@@ -38,7 +38,7 @@ from twinned.pairing.anchors import (
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
-from twinned.rows.validation import check_row_numbers
+from twinned.rows.validation import check_predictions, check_row_numbers
 
 if TYPE_CHECKING:
     from twinned.fitted.applicability import ClassStatistics
@@ -52,17 +52,6 @@ _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 _ROWS_PER_LOOP_DRAW = 4_096
 # The anchors whose estimates correlate the errors of queries; of more, a fixed random subset.
 _MAX_CORRELATING = 200
-
-
-def check_predictions(values: Floats) -> Floats:
-    """Return predictions (query, output) if they are finite; raise otherwise."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, output = np.argwhere(~finite)[0]
-        raise ValueError(
-            f"The prediction of row {row} is {values[row, output]}; check the scale of X and y."
-        )
-    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,19 +225,14 @@ class FittedTwin:
         return ErrorFeatures.of(
             deviations=self.deviations(queries, functions),
             features=self.complete(queries.matrix, 1)[0].encode().features,
-            process=self.process,
+            process=self.anchors.process,
         )
-
-    @cached_property
-    def process(self) -> MetricProcess:
-        """The Gaussian process of the learned metric, given the anchors."""
-        return MetricProcess(self.anchors.features, self.anchors.metric, self.schema)
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
         std = np.empty(len(queries))
         for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
-            std[rows] = self.process.std(queries.take(rows).features)
+            std[rows] = self.anchors.process.std(queries.take(rows).features)
         return std
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
@@ -319,12 +303,6 @@ class FittedTwin:
         assert self.batches is not None, "the queries have offsets of batches"
         return 1e-9 * (self.batches.within + 1e-290)
 
-    def calibrated_features(self, calibration: Calibration) -> Floats:
-        """(score, encoded feature): the rows of the scores of a calibration."""
-        if calibration.rows is None:
-            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
-        return self.anchors.features[calibration.rows]
-
     def with_budget(self, budget: MemoryBudget) -> FittedTwin:
         """The same with another number of threads and memory limit."""
         return self if budget == self.budget else replace(self, budget=budget)
@@ -334,22 +312,9 @@ class FittedTwin:
 
         Weights are those that include the errors of measurement.
         """
-        anchors, labels = self.anchors, None
-        if self.batches is not None:
-            labels = np.array(self.batches.names)[anchors.batch]
-        return TrainingRows(
-            schema=anchors.schema,
-            matrix=anchors.X,
-            y=self.fitted_y,
-            weight=anchors.weights,
-            groups=anchors.groups,
-            table_rows=np.arange(len(anchors)),
-            labels=anchors.labels,
-            n_table_rows=len(anchors),
-            y_std=anchors.y_std,
-            variances=anchors.variances,
-            batch=labels,
-        )
+        batches = self.batches
+        labels = None if batches is None else np.array(batches.names)[self.anchors.batch]
+        return self.anchors.to_rows(self.fitted_y, labels)
 
     def queries(self, matrix: Floats) -> Queries:
         """Encoded rows (row, feature), with categories as codes, as rows to predict."""
@@ -459,17 +424,17 @@ class FittedTwin:
         """Whether the prediction of the model is the mean of the estimates of all anchors."""
         return self.nearest is None and isinstance(self.weight_strategy, UniformWeights)
 
-    @property
+    @cached_property
     def nearest(self) -> tuple[int, str] | None:
         """The number of nearest anchors used for a query and their metric; None for all."""
         return self.anchor_strategy.nearest(len(self.anchors))
 
-    @property
+    @cached_property
     def _n_anchors_used(self) -> int:
         nearest = self.nearest
         return len(self.anchors) if nearest is None else nearest[0]
 
-    @property
+    @cached_property
     def pairs_per_block(self) -> int:
         """The number of pairs that each thread predicts at once."""
         # an estimate, its mirror image, their weight and distance exist beside the pair itself

@@ -171,7 +171,7 @@ class GaussianProcess:
         return values[:, 0] if self.single_output else values
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
 
 
 def fit_gaussian_process(
@@ -227,12 +227,7 @@ def fit_gaussian_process(
     check_choice("kernel", kernel, [*KERNELS, TANIMOTO])
     max_rows = check_integer("max_rows", max_rows)
     max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
-    X = np.asarray(X, dtype=np.float64)
-    y = np.asarray(y, dtype=np.float64)
-    if not (np.isfinite(X).all() and np.isfinite(y).all()):
-        raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
-    if kernel == TANIMOTO and (X < 0).any():
-        raise UnsuitableDataError("kernel='tanimoto' needs counts, and X has negative values.")
+    X, y = _check_rows(X, y, kernel)
     merged, weight = merge_equal_rows(X, y, sample_weight)
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
@@ -267,6 +262,16 @@ def fit_gaussian_process(
         log_marginal_likelihood_=value,
         single_output=y.ndim == 1,
     )
+
+
+def _check_rows(X: Floats, y: Floats, kernel: str) -> tuple[Floats, Floats]:
+    X = np.asarray(X, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
+    if kernel == TANIMOTO and (X < 0).any():
+        raise UnsuitableDataError("kernel='tanimoto' needs counts, and X has negative values.")
+    return X, y
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,10 +52,12 @@ def combine(
         share = (weights / weights.sum(axis=1, keepdims=True))[..., None]
     # member by member, so that no temporary array is larger than one member's estimates
     members = list(zip(member_weights, estimates, strict=True))
-    mean = sum(weight * (share * values).sum(axis=1) for weight, values in members)
-    variance = sum(
-        weight * (share * (values - mean[:, None]) ** 2).sum(axis=1) for weight, values in members
-    )
+    mean: Floats = np.zeros_like(estimates[0, :, 0])
+    variance = mean
+    for weight, values in members:
+        mean = mean + weight * (share * values).sum(axis=1)
+    for weight, values in members:
+        variance = variance + weight * (share * (values - mean[:, None]) ** 2).sum(axis=1)
     return mean, np.sqrt(variance)
 
 

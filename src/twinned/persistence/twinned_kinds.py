@@ -147,8 +147,8 @@ def _read_effects(effects: BatchEffects | None) -> State | None:
     if effects is None:
         return None
     return {
-        **{name: getattr(effects, name) for name in _OF_EFFECTS},
-        **{name: getattr(effects.deviation, name) for name in _OF_DEVIATION},
+        **{name: vars(effects)[name] for name in _OF_EFFECTS},
+        **{name: vars(effects.deviation)[name] for name in _OF_DEVIATION},
         "feature_center": effects.deviation.center,
         "common_rows": effects.common_rows if np.isfinite(effects.common_rows) else None,
     }
@@ -367,7 +367,7 @@ def _read_twin(twin: BaseEstimator) -> State:
         "_batches": _read_effects(fitted.batches),
         "anchor_errors_": twin.anchor_residuals_,
         "local_power_": power,
-        "n_nearest_anchors_": getattr(twin, "n_nearest_anchors_", None),
+        "n_nearest_anchors_": twin.n_nearest_anchors_,
         "_learned_metric": None if metric is None else tuple(metric),
         "_censored_X": anchors.censored_X,
         "intervals_": _read_calibration(fitted),

@@ -19,9 +19,9 @@ from sklearn.base import BaseEstimator
 
 from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
-from twinned.fitted.twin import check_predictions
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import FIT_AGAIN, KINDS, RECORDS, At, verify, verify_fields
+from twinned.rows.validation import check_predictions
 
 Json = Any  # what `json.loads` returns
 State = dict[str, Any]

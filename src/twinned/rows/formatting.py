@@ -7,6 +7,7 @@ themes.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -173,12 +174,12 @@ def _format(value: object, spec: str | None) -> str:
     """Return a value as text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         plain = str(value) if isinstance(value, int) else format_number(value)
-        return (format(value, spec) if spec else plain).replace("-", "−")
+        return (format(value, spec) if spec else plain).replace("-", "−").replace("%", " %")
     return str(value)
 
 
 class ResultTable(pd.DataFrame):
-    """A DataFrame whose view in notebooks has rounded values.
+    """A DataFrame whose view in notebooks has rounded values, and in a console all columns.
 
     Every operation on it returns a plain DataFrame.
     """
@@ -194,6 +195,10 @@ class ResultTable(pd.DataFrame):
         made = cls(data)
         made.html_formats = formats
         return made
+
+    def __repr__(self) -> str:
+        width = shutil.get_terminal_size().columns
+        return pd.DataFrame(self).to_string(max_rows=_MAX_ROWS, line_width=width)
 
     def _repr_html_(self) -> str:
         return view(table(pd.DataFrame(self), getattr(self, "html_formats", None)))

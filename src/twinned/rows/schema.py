@@ -9,7 +9,6 @@ any kind are NaN.
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -200,9 +199,8 @@ def is_table(X: Any) -> bool:
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
-    kinds = ("dask.dataframe", "DataFrame"), ("dask.array", "Array")
-    loaded = [(sys.modules[module], name) for module, name in kinds if module in sys.modules]
-    return any(isinstance(X, vars(module).get(name, ())) for module, name in loaded)
+    kind = type(X)
+    return kind.__module__.startswith("dask") and kind.__name__ in ("DataFrame", "Array")
 
 
 def column_list(X: Any) -> tuple[list[Any], list[Any]]:

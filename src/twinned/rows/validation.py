@@ -364,3 +364,14 @@ def _check_range(name: str, values: Floats, dtype: np.dtype, is_training: bool =
 
 def _first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(np.argwhere(mask)[0].tolist())
+
+
+def check_predictions(values: Floats) -> Floats:
+    """Return predictions (query, output) if they are finite; raise otherwise."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, output = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"The prediction of row {row} is {values[row, output]}; check the scale of X and y."
+        )
+    return values

@@ -155,7 +155,7 @@ class ForwardModel:
     def _approximations(self) -> list[Callable[[Floats], Floats]]:
         """Of each fitted state, the prediction of a process of its known rows."""
         return [
-            fitted.process.regression(known_y)
+            fitted.anchors.process.regression(known_y)
             for fitted, known_y in zip(self.fitted, self.known_y, strict=True)
         ]
 

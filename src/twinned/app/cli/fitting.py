@@ -60,7 +60,7 @@ def fit_targets(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, F
     with messages.progress_lines() as begin_step:
         begin_step("fitting the members of the blends")
         model.fit(data.X, pd.DataFrame(data.y, columns=options.targets), groups=data.groups)
-    boards = [comparison_table(blend, blend, IDENTITY, {}) for blend in model.targets_]
+    boards = [comparison_table(blend, blend, IDENTITY) for blend in model.targets_]
     return model, {
         **_blend_facts(options, start),
         "summary": "",
@@ -87,7 +87,7 @@ def fit_blend(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Fac
         "summary": recommendation.summary,
         "conclusion": recommendation.conclusion,
         "recommended": dict(zip(twin.member_names_, twin.member_weights_.tolist(), strict=True)),
-        "leaderboard": leaderboard_content(comparison_table(blend, twin, transform, {})),
+        "leaderboard": leaderboard_content(comparison_table(blend, twin, transform)),
         "skipped": blend.skipped_,
         "batches": batch_content(twin),
     }

@@ -228,7 +228,8 @@ def _note_outside(predictor: TablePredictor, columns: Columns, options: PredictO
         confidence = ", and the confidence of their intervals does not hold"
         if (measured := predictor.fitted.applicability) is not None and not predictor.twin.targets_:
             shares = zip(measured.table().index, measured.coverage, strict=True)
-            listed = ", ".join(f"{share:.0%} {name}" for name, share in shares if share == share)
-            confidence += f" (of held-out rows, {measured.confidence:.0%} intervals held: {listed})"
+            held = [f"{100 * share:.0f} % {name}" for name, share in shares if share == share]
+            level = f"{100 * measured.confidence:g} % intervals"
+            confidence += f" (of held-out rows, {level} held: {', '.join(held)})"
     note = f"{outside}: their predictions are extrapolations{confidence}."
     messages.print_message("note", note)

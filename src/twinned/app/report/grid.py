@@ -66,8 +66,9 @@ def make_grid(values: dict[str, Value], prediction: float, comparables: Comparab
     predicted = show_number(prediction, spec)
     lines.append(("adjusted value", predicted, numbers(case.estimate for case in cases)))
     lines.append(("weight", "", [("", f"{100 * case.weight:.2f} %") for case in cases]))
-    alone = f"from the cases shown alone {show_number(comparables.estimate, spec)}"
-    summary = f"Prediction {predicted}; {alone} ({100 * comparables.share:.3g} % of the weight)."
+    alone = f"From the cases shown alone: {show_number(comparables.estimate, spec)}."
+    share = f"{100 * comparables.share:.3g} % of the weight of the prediction"
+    summary = f"{alone} They carry {share}, {predicted}."
     return Grid([name_case(case.label, case.count) for case in cases], lines, summary)
 
 

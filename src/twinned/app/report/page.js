@@ -6,7 +6,7 @@ const grid = document.getElementById("anchors");
 function format(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2);
-  return value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
+  return value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0, useGrouping: "min2" } : { maximumSignificantDigits: 4 });
 }
 
 const WHERE = { inside: "", edge: " The row is at the edge of the others.",
@@ -15,7 +15,7 @@ const WHERE = { inside: "", edge: " The row is at the edge of the others.",
 function line(tag, scope, [first, ...others], span = 1) {
   const row = document.createElement("tr");
   const add = (kind, text) => row.appendChild(Object.assign(document.createElement(kind), { textContent: text }));
-  add("th", first).scope = scope;
+  add(first ? "th" : "td", first).scope = scope;
   others.forEach((text, i) => { add(tag, text).colSpan = i ? span : 1; });
   return row;
 }

@@ -20,7 +20,7 @@ function makeTable(headings, rows) {
 }
 
 function describeFields({ properties = {}, required = [] }) {
-  return makeTable(["field", "type", ""], Object.entries(properties).map(
+  return makeTable(["field", "type", "needed"], Object.entries(properties).map(
     ([name, schema]) => [name, describeType(schema), required.includes(name) ? "required" : ""]));
 }
 
@@ -46,7 +46,7 @@ function describeOperation(path, method, operation, examples) {
   const section = createElement("section", "");
   section.append(createElement("h2", `${method.toUpperCase()} ${path}`), createElement("p", operation.summary));
   if (operation.parameters) {
-    section.append(createElement("h3", "Parameters of the address"), makeTable(["parameter", "type", ""],
+    section.append(createElement("h3", "Parameters of the address"), makeTable(["parameter", "type", "meaning"],
       operation.parameters.map(({ name, schema, description = "" }) => [name, describeType(schema), description])));
   }
   const [type] = Object.keys(operation.requestBody?.content ?? {});
@@ -56,9 +56,9 @@ function describeOperation(path, method, operation, examples) {
   if (type) {
     const sent = { "text/csv": "--data-binary @table.csv" }[type] ?? `-d '${JSON.stringify(JSON.parse(body.value)).replaceAll("'", "'\\''")}'`;
     section.append(createElement("h3", `Body: ${Object.keys(operation.requestBody.content).join(" or ")}`), body,
-      createElement("pre", `curl -s ${location.origin}${path} ${sent}`));
+      createElement("pre", `curl -s ${location.origin}${path} ${sent}`, { tabIndex: 0 }));
   }
-  const output = createElement("pre", "", { hidden: true });
+  const output = createElement("pre", "", { hidden: true, tabIndex: 0 });
   const send = createElement("button", "Send", { type: "button" });
   send.addEventListener("click", async () => {
     await showResponse(output, address.value, method.toUpperCase(), type && body.value, type);
@@ -67,7 +67,7 @@ function describeOperation(path, method, operation, examples) {
   section.append(address, send, output);
   const statuses = Object.entries(operation.responses).map(([status, { description, content }]) =>
     [status, description, Object.entries(content).map(([kind, { schema }]) => schema?.$ref ? describeType(schema) : kind).join(", ")]);
-  section.append(makeTable(["status", "", "content"], statuses));
+  section.append(makeTable(["status", "meaning", "content"], statuses));
   return section;
 }
 
@@ -78,7 +78,7 @@ async function start() {
     for (const [method, operation] of Object.entries(methods)) byId("operations").append(describeOperation(path, method, operation, examples));
   }
   for (const [name, schema] of Object.entries(api.components.schemas)) {
-    const section = createElement("section", "");
+    const section = createElement("section", "", { tabIndex: 0 });
     section.append(createElement("h2", name), createElement("p", schema.description ?? ""), describeFields(schema));
     byId("operations").append(section);
   }

@@ -103,10 +103,10 @@ class MoleculeInput:
 
 
 def _present(values: Floats, allow_missing: bool) -> tuple[Floats, float | None]:
-    """Return the known values and their median, None where too few rows have a value."""
+    """Return the known values and one in their middle, None where too few rows have a value."""
     present = values[~np.isnan(values)]
     is_known = len(present) >= (len(values) / 2 if allow_missing else 1)
-    return present, float(np.median(present)) if is_known else None
+    return present, float(np.quantile(present, 0.5, method="lower")) if is_known else None
 
 
 @dataclass(frozen=True)

@@ -115,41 +115,44 @@ function offerKnownRows(most) {
   byId("use-known").addEventListener("click", useKnownRows);
 }
 
-function drawComparables(comparables, prediction) {
-  const width = 520, step = 26, bottom = step * comparables.length + 12, height = bottom + 44;
-  const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction);
+function drawComparables(comparables, prediction, ends) {
+  const plot = byId("plot"), width = Math.max(plot.clientWidth, 300), right = width - 24;
+  const letters = Math.min(Math.max(...comparables.map((one) => one.label.length)), Math.floor(width / 21)), left = 7 * letters;
+  const step = 26, bottom = step * comparables.length + 12;
+  const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction, ends);
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
-  const marks = ticks(low, low + span);
-  const labelWidth = 7 * Math.max(...marks.map((value) => format(value).length), 1);
-  const margin = Math.max(20, labelWidth / 2 + 2);
-  const x = (value) => margin + (value - low) / span * (width - 2 * margin);
+  const x = (value) => left + 12 + (value - low) / span * (right - left - 12);
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const draw = (kind, attributes, text = "") => {
     const shape = document.createElementNS(namespace, kind);
     shape.textContent = text;
     for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
-    svg.append(shape);
+    return svg.appendChild(shape);
   };
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("viewBox", `0 0 ${width} ${bottom + 44}`);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", "Known value of each comparable case and its estimate for the input");
+  if (ends.length) draw("rect", { class: "band", x: x(ends[0]), width: x(ends[1]) - x(ends[0]), y: 4, height: bottom - 4 });
   draw("line", { class: "line guide", x1: x(prediction), x2: x(prediction), y1: 4, y2: bottom });
-  draw("line", { class: "grid", x1: margin, x2: width - margin, y1: bottom, y2: bottom });
-  const skip = Math.ceil((labelWidth + 7) * marks.length / width);
+  draw("line", { class: "grid", x1: left, x2: width, y1: bottom, y2: bottom });
+  const marks = ticks(low, low + span), widest = 7 * Math.max(...marks.map((value) => format(value).length), 1) + 7;
+  const skip = Math.ceil(widest * marks.length / (right - left));
   for (const [index, value] of marks.entries()) {
     draw("line", { class: "grid", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 5 });
-    if (index % skip === 0) draw("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
+    if (index % skip === 0) draw("text", { x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
   }
-  draw("text", { class: "label", x: width / 2, y: bottom + 38, "text-anchor": "middle" }, target);
+  draw("text", { x: (left + width) / 2, y: bottom + 38, "text-anchor": "middle" }, target);
   comparables.forEach((one, index) => {
-    const y = 18 + step * index;
+    const y = 18 + step * index, name = one.label.length > letters ? `${one.label.slice(0, letters - 1)}…` : one.label;
+    draw("text", { x: left, y: y + 4, "text-anchor": "end" }, name);
     draw("line", { class: "reach", x1: x(one.known), x2: x(one.estimate), y1: y, y2: y });
     draw("circle", { class: "point", cx: x(one.estimate), cy: y, r: 5 });
     draw("circle", { class: "point", cx: x(one.known), cy: y, r: 2.5 });
   });
-  byId("plot").replaceChildren(svg, createElement("figcaption",
-    "Small dots: known values. Large dots: estimates for the input. Dashed line: prediction."));
+  const band = ends.length ? `, with its ${100 * CONFIDENCE} % interval` : "";
+  plot.replaceChildren(svg, createElement("figcaption",
+    `Small dots: known values. Large dots: estimates for the input. Dashed line: prediction${band}.`));
 }
 
 function formatFeature(name, value) {
@@ -184,10 +187,16 @@ function fillTable(comparables, others) {
   }));
 }
 
+// results are grey while they are those of another input
+function setStale(isStale, ids = ["prediction", "comparables", "proposals"]) {
+  for (const id of ids) byId(id).classList.toggle("stale", isStale);
+}
+
 async function predict(event) {
   if (event) event.preventDefault();
   const rows = [readForm()], known = readKnown(), confidence = intervals ? CONFIDENCE : undefined;
   const output = byId("predicted-value");
+  setStale(false, ["prediction", "comparables"]);
   try {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
       await (await post("/predict", JSON.stringify({ rows, confidence, known }))).json();
@@ -207,13 +216,13 @@ async function predict(event) {
     byId("known-used").textContent = known?.length ? `Known rows of ${known[0][batch.name]} that the prediction is made with: ${known.length}.` : "";
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
-    byId("alone").textContent = `Prediction ${format(value)}; from the cases shown alone ` +
-      `${format(alone)} (${percent(share)} of the weight).`;
+    byId("alone").textContent = `From the cases shown alone: ${format(alone)}. They carry ${percent(share)} ` +
+      `of the weight of the prediction, ${format(value)}.`;
     byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
       `value and additions sum to the estimate. The weighted mean of all estimates is the prediction.`;
-    drawComparables(comparables, value);
-    fillTable(comparables, others);
     byId("comparables").hidden = false;
+    drawComparables(comparables, value, ends);
+    fillTable(comparables, others);
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
@@ -253,7 +262,7 @@ function offerChanges(cases) {
   byId("columns").tBodies[0].replaceChildren(...changeable.map((column, index) => {
     const line = createElement("tr", ""), id = `change-${index}`, name = createElement("th", "", { scope: "row" });
     const label = createElement("label", column.name, { htmlFor: id });
-    label.prepend(createElement("input", "", { type: "checkbox", id, checked: true, value: column.name }));
+    label.prepend(createElement("input", "", { type: "checkbox", id, value: column.name }));
     name.append(label);
     line.append(name, ...["lowest", "highest"].map((end, side) => {
       const cell = createElement("td", "");
@@ -291,7 +300,7 @@ function fillProposals(proposals, names) {
   if (has("low")) fields.push([`${100 * CONFIDENCE} % interval`, ({ low, high }) => `${format(withinBound(low))} to ${format(withinBound(high))}`]);
   if (has("probability")) fields.push(["probability", ({ probability }) => percent(probability)]);
   fields.push(["applicability", ({ applicability }) => applicability], ["nearest known case", ({ anchor }) => anchor]);
-  head.append(...["", ...names, ...fields.map(([name]) => name)].map((name) => createElement("th", name, { scope: "col" })));
+  head.append(...["proposal", ...names, ...fields.map(([name]) => name)].map((name) => createElement("th", name, { scope: "col" })));
   byId("proposals").tHead.replaceChildren(head);
   byId("proposals").tBodies[0].replaceChildren(...proposals.map((one, index) => {
     const line = createElement("tr", "");
@@ -303,6 +312,12 @@ function fillProposals(proposals, names) {
   }));
 }
 
+// the names of parameters, as the page has them
+function inWordsOfThePage(message) {
+  const words = { fixed: "may change", bounds: "lowest and highest", constraints: "conditions", near: "row to be changed", target: `wanted ${target}` };
+  return message.replace(/^(fixed|bounds|constraints|near|target)\b/, (name) => words[name]);
+}
+
 async function propose(event) {
   event.preventDefault();
   const output = byId("proposed"), { names, fixed, bounds } = readColumns(), sign = byId("goal").value;
@@ -311,16 +326,20 @@ async function propose(event) {
   output.textContent = "Proposals are computed…";
   byId("propose").disabled = true;
   byId("proposals").hidden = true;
+  setStale(false, ["proposals"]);
   try {
+    if (!names.length) throw new Error("Tick the columns that may change.");
+    if (!sign.startsWith("m") && Number.isNaN(Number(value))) throw new Error(`The value ${value} is no number: write it as 1.5.`);
     const request = { target: sign.startsWith("m") ? sign : `${sign} ${value}`, near: chosen === "" ? readForm() : Number(chosen),
       fixed, bounds, constraints: byId("constraints").value.split(";").filter((text) => text.trim()), confidence: byId("sure").checked ? CONFIDENCE : undefined, known: readKnown() };
     const { proposals, warnings = [] } = await (await post("/solve", JSON.stringify(request))).json();
     fillProposals(proposals, names);
     output.textContent = [...warnings, "In brackets: changes of the row. Dates and fixed columns stay as they are."].join(" ");
     byId("proposals").hidden = false;
+    output.scrollIntoView({ block: "center" });
   } catch (error) {
     output.className = "error";
-    output.textContent = error.message;
+    output.textContent = inWordsOfThePage(error.message);
   }
   byId("propose").disabled = false;
 }
@@ -383,6 +402,7 @@ async function start() {
   offerChanges(about.cases);
   startTabs();
   byId("form").addEventListener("submit", predict);
+  for (const id of ["form", "known-rows"]) byId(id).addEventListener("input", () => setStale(true));
   for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }

@@ -163,7 +163,7 @@ def _calibrate(
         categorical=fitted.schema.categorical,
         y_std=fitted.anchors.y_std,
         encoded=fitted.anchors.features,
-        process_std=fitted.process.held_out_std(fitted.anchors.features, anchors.folds),
-        amplitude=fitted.process.amplitude(fitted.anchors.y),
+        process_std=fitted.anchors.process.held_out_std(fitted.anchors.features, anchors.folds),
+        amplitude=fitted.anchors.process.amplitude(fitted.anchors.y),
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))

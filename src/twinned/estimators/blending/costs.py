@@ -15,7 +15,6 @@ from twinned.estimators.blending.members import (
     MemberSpec,
     resolve_members,
 )
-from twinned.estimators.blending.rows import default_folds
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES
 from twinned.models.base_estimator import SIZES as TREE_SIZES
@@ -167,13 +166,6 @@ def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | N
             break
         size = max(least, int(0.8 * size))
     return size
-
-
-def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
-    """Expected seconds of all fits of a member of a blend of these rows."""
-    (spec,) = resolve_members([name], "balanced")
-    n_folds = default_folds(n_rows, "balanced")
-    return CostModel(n_rows, n_columns, n_folds, effective_n_jobs(n_jobs)).seconds(spec)
 
 
 # --- remaining time -------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ class AnchorGraph:
 
     def process_std(self, query: Tensor) -> list[Tensor]:
         """(1,): standard deviation of y by the process of the learned metric, as by `std` of it."""
-        process, schema = self._fitted.process, self._fitted.schema
+        process, schema = self._fitted.anchors.process, self._fitted.schema
         inverse_lengths = 1.0 / process.metric.length_scales
         distances = self._distances(query, LEARNED, inverse_lengths).take(process.used)
         squares = distances * distances
