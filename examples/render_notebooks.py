@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib import pyplot
 
 from twinned.persistence.archive import write_atomically
@@ -78,8 +79,8 @@ def run_cell(cell, name, namespace):
             value = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
     figures = [save_figure(pyplot.figure(number)) for number in pyplot.get_fignums()]
     pyplot.close("all")
-    view = getattr(value, "_repr_html_", None)
-    html, text = (view(), "") if view else ("", "" if value is None else f"{value!r}\n")
+    html = value.to_html(float_format="{:.4g}".format) if isinstance(value, pd.DataFrame) else ""
+    text = "" if html or value is None else f"{value!r}\n"
     return Output(printed.getvalue() + text, html, figures)
 
 

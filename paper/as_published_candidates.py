@@ -37,18 +37,9 @@ from twinned.datasets import KEYS
 from twinned.models.neural.network import fold_in, integers
 
 COLUMNS = [
-    "candidate",
-    "dataset",
-    "prediction",
-    "rmse_1_anchor:.5g",
-    "rmse_all_anchors:.5g",
-    "rmse_nearest:.5g",
-    "rmse_ensemble:.5g",
-    "epochs:.0f",
-    "splits",
-    "members",
-    "seconds:.3g",
-]
+    "candidate", "dataset", "prediction", "rmse_1_anchor:.5g", "rmse_all_anchors:.5g",
+    "rmse_nearest:.5g", "rmse_ensemble:.5g", "epochs:.0f", "splits", "members", "seconds:.3g",
+]  # fmt: skip
 PREDICTIONS = ("mean", "first", "second")  # ½F(x, a) − ½F(a, x), F(x, a) and −F(a, x)
 
 

@@ -134,11 +134,6 @@ class Panels:
                 text = ", ".join(f"{y:.3g} at {x:.3g}" for x, y, _ in sorted(hidden))
                 self._add_subtitle(dataset, f"above: {text}", next(iter(hidden))[2])
 
-    def note_missing(self, datasets: list[str], text: str) -> None:
-        """Print above the panels of some data sets what has no records."""
-        for dataset in datasets:
-            self._add_subtitle(dataset, text, GREY)
-
     def _add_subtitle(self, dataset: str, text: str, color: str) -> None:
         """Print a line between title and panel, where it covers no curve."""
         axis = self.axes[dataset]

@@ -32,20 +32,10 @@ BLEND, WITHOUT_TWINS = "blend", "blend without twins"
 CONFIDENCES = (80, 90, 95)
 # Columns of the blend only are NaN in the rows of members.
 COLUMNS = [
-    "dataset",
-    "effort",
-    "seed",
-    "model",
-    "rmse:.6g",
-    "out_of_fold_rmse:.6g",
-    "weight:.4g",
-    *(f"coverage_{confidence}:.4g" for confidence in CONFIDENCES),
-    "width_90:.6g",
-    "ratio:.6g",
-    "ratio_lower:.6g",
-    "ratio_upper:.6g",
-    "seconds:.4g",
-]
+    "dataset", "effort", "seed", "model", "rmse:.6g", "out_of_fold_rmse:.6g", "weight:.4g",
+    *(f"coverage_{confidence}:.4g" for confidence in CONFIDENCES), "width_90:.6g", "ratio:.6g",
+    "ratio_lower:.6g", "ratio_upper:.6g", "seconds:.4g",
+]  # fmt: skip
 
 
 def run_split(dataset, effort, seed, members=(), n_jobs=1):
@@ -212,13 +202,10 @@ def interval_table(runs, catboost):
     mean = [f"**{100 * means[f'coverage_{c}'].mean():.1f}**" for c in CONFIDENCES]
     rows.append(["mean", *mean, *[""] * 4])
     header = [
-        "",
-        *(f"coverage at {confidence} % (standard error)" for confidence in CONFIDENCES),
-        "width at 90 %",
-        "width / split conformal around CatBoost",
-        "contribution of twins, out of fold (90 % interval)",
-        "the same by test error",
-    ]
+        "", *(f"coverage at {confidence} % (standard error)" for confidence in CONFIDENCES),
+        "width at 90 %", "width / split conformal around CatBoost",
+        "contribution of twins, out of fold (90 % interval)", "the same by test error",
+    ]  # fmt: skip
     return frame.markdown_table(header, rows)
 
 

@@ -22,12 +22,9 @@ MODELS = [
     f"{kind}:{effort}" for kind in ("twin", "plain") for effort in ("thorough", "balanced", "fast")
 ]
 TWIN_METHODS = {
-    "tnnr_1_anchor",
-    "tnnr_all_anchors",
-    "tnnr_ensemble_32",
-    "nn_inference",
+    "tnnr_1_anchor", "tnnr_all_anchors", "tnnr_ensemble_32", "nn_inference",
     "nn_train_and_inference",
-}
+}  # fmt: skip
 
 
 def run_models(trials, jobs):

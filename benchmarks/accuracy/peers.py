@@ -18,14 +18,10 @@ from twinned.datasets import KEYS, PAPER_SEEDS
 
 CONFIDENCES = (80, 90, 95)
 COLUMNS = [
-    "dataset",
-    "model",
-    "seed",
-    "rmse:.6g",
+    "dataset", "model", "seed", "rmse:.6g",
     *(f"coverage_{confidence}:.4g" for confidence in CONFIDENCES),
-    *(f"width_{confidence}:.6g" for confidence in CONFIDENCES),
-    "seconds:.4g",
-]
+    *(f"width_{confidence}:.6g" for confidence in CONFIDENCES), "seconds:.4g",
+]  # fmt: skip
 MODELS = ["catboost", "lightgbm", "xgboost", "realmlp", "pdll"]
 N_SPLITS = 10  # of tables outside the paper
 ELSEWHERE = ["lightgbm", "xgboost"]  # on the paper's sets: in `accuracy_trees.csv`

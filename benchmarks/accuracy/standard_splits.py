@@ -48,16 +48,9 @@ MODELS = {
     "realmlp": "RealMLP",
 }
 COLUMNS = [
-    "dataset",
-    "model",
-    "seed",
-    "rmse:.6g",
-    "nll:.6g",
-    "crps:.6g",
-    *(f"coverage_{confidence}:.4g" for confidence in CONFIDENCES),
-    "seconds:.4g",
-    "pit",
-]
+    "dataset", "model", "seed", "rmse:.6g", "nll:.6g", "crps:.6g",
+    *(f"coverage_{confidence}:.4g" for confidence in CONFIDENCES), "seconds:.4g", "pit",
+]  # fmt: skip
 N_FOLDS = 5
 MEASURES = {"rmse": "RMSE", "nll": "negative log-likelihood", "crps": "CRPS"}
 # Settings of the library were once chosen on training rows of the paper's splits of the other sets.

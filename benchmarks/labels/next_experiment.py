@@ -166,14 +166,10 @@ def choose_at_random(X, y, pool, rng):
 
 
 METHODS = {
-    "twin": choose_by_twin,
-    "twin Thompson": choose_by_thompson,
-    "blend": choose_by_blend,
-    "process": choose_by_process,
-    "forest": choose_by_forest,
-    "ActiveDelta": choose_by_difference,
+    "twin": choose_by_twin, "twin Thompson": choose_by_thompson, "blend": choose_by_blend,
+    "process": choose_by_process, "forest": choose_by_forest, "ActiveDelta": choose_by_difference,
     "random": choose_at_random,
-}
+}  # fmt: skip
 
 
 def optimize(problem, seed, method):

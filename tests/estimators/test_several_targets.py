@@ -126,7 +126,6 @@ def test_tables_have_a_column_of_targets(model, rows):
     board = model.leaderboard_
     assert board.columns[0] == "target"
     assert board.groupby("target")["weight"].sum().round(9).tolist() == [1.0, 1.0]
-    assert "heat" in board._repr_html_()
     inside = model.applicability(new_X)
     assert inside.index.tolist() == 2 * new_X.index.tolist()
     assert len(model.out_of_fold()) == rows[1].notna().to_numpy().sum()

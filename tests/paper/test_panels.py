@@ -11,7 +11,7 @@ def panels():
     rows = [("TF", split, x, 1.0 / x) for split in range(2) for x in (1, 2, 4)]
     drawn = Panels(["TF", "YH"], "title", "x", "y")
     drawn.draw_curve(pd.DataFrame(rows, columns=["dataset", "split", "x", "value"]), "curve")
-    drawn.note_missing(["TF"], "all pairs: not run yet")
+    drawn._add_subtitle("TF", "a first note", "k")
     drawn.clip_above({"TF": 0.7})
     return drawn
 
@@ -21,7 +21,7 @@ def test_notes_are_between_title_and_panel(panels):
     axis = panels.axes["TF"]
     panel, title = axis.get_window_extent(), axis._left_title.get_window_extent()
     texts = {text.get_text(): text.get_window_extent() for text in axis.texts}
-    assert set(texts) == {"all pairs: not run yet", "above: 1 at 1"}
+    assert set(texts) == {"a first note", "above: 1 at 1"}
     first, second = texts.values()
     assert panel.y1 < first.y0
     assert first.y1 <= second.y0

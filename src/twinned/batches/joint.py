@@ -17,8 +17,8 @@ from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 
 _MAX_ROWS = 2000  # whose deviations are computed at once
-_COARSE_ROWS, _FINE_ROWS = 250, 500  # by which the likelihood is computed
-_COARSE_STEPS, _FINE_STEPS = 40, 25
+_COARSE_ROWS, _FINE_ROWS = 250, 400  # by which the likelihood is computed
+_STEPS, _COARSE_STEPS, _FINE_STEPS = 40, 20, 15  # of few rows, and of some and of more of many
 _ROWS_OF_BATCH = 30  # at least, where a batch has as many
 # Logarithms of length scales and then of the variances of the common function, the linear and the
 # smooth deviation, the factor of its length scales, the noise, and the constants: bounds, and means
@@ -150,11 +150,11 @@ def fit_joint(
     position = np.arange(len(order)) - np.searchsorted(rank[codes[order]], rank[codes[order]])
     most = max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)
     order = order[position < most]
-    starts = [
-        likelihood.descend(order[:_COARSE_ROWS], expand(start), _COARSE_STEPS) for start in _STARTS
-    ]
+    is_small = len(order) <= _COARSE_ROWS
+    n_steps = _STEPS if is_small else _COARSE_STEPS
+    starts = [likelihood.descend(order[:_COARSE_ROWS], expand(start), n_steps) for start in _STARTS]
     best = min(starts, key=lambda result: result.fun)
-    if len(order) > _COARSE_ROWS:
+    if not is_small:
         best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS)
     values = np.exp(best.x)
     amplitude, slope, smooth, stretch, noise, between = values[n_features:]

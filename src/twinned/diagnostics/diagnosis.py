@@ -19,10 +19,9 @@ from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.row_checks import find_optimistic_folds
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.estimators.target import LogTargetRegressor
 from twinned.fitted.target import TargetTransform
-from twinned.rows.formatting import aligned, bullets, details, paragraph, preformatted, table, view
+from twinned.rows.formatting import aligned
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import count_rows, draw_seed
 
@@ -107,30 +106,11 @@ class Diagnosis:
         lines = aligned(self.errors.describe(target))
         return "\n".join([f"Errors of {target} on held-out rows:", *lines])
 
-    def _sections(self) -> dict[str, list[str]]:
-        skipped = [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
-        return {
-            "Data checks": [str(finding) for finding in self.findings],
-            "Further checks": [str(check) for check in self.checks.values()],
-            "Limits": [*skipped, *self.notes],
-        }
-
     def __str__(self) -> str:
-        return "\n".join([self.summary, self.describe_errors(), *chain(*self._sections().values())])
-
-    def _repr_html_(self) -> str:
-        errors = self.errors.describe("y")
-        columns = ("model", "rmse", "rmse_se", "weight", "fit_seconds")
-        board = {name: self.leaderboard[name].tolist() for name in columns}
-        board["recommended"] = ["✓" if chosen else "" for chosen in self.leaderboard["recommended"]]
-        sections = [(name, lines) for name, lines in self._sections().items() if lines]
-        return view(
-            paragraph(self.summary, "strong"),
-            table({"": [*errors], "errors of held-out rows": [*errors.values()]}),
-            table(board, LEADERBOARD_FORMATS),
-            *(details(f"{name}: {len(lines)}", bullets(lines)) for name, lines in sections),
-            details("Code of the recommended model", preformatted(self.code)),
-        )
+        skipped = [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
+        results = map(str, (*self.findings, *self.checks.values()))
+        lines = [self.summary, self.describe_errors(), *results, *skipped, *self.notes]
+        return "\n".join(lines)
 
 
 def diagnose(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.weights import LEADERBOARD_FORMATS, ratio_of_rmse, rmse_and_error
+from twinned.estimators.blending.weights import ratio_of_rmse, rmse_and_error
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import ResultTable, format_interval, format_significant, split_unit
 from twinned.rows.schema import Floats, Indices
@@ -198,4 +198,4 @@ def comparison_table(
             "recommended": [name == best for name in predictions],
         }
     ).sort_values("rmse", kind="stable", ignore_index=True)
-    return ResultTable.create(board, LEADERBOARD_FORMATS)
+    return ResultTable(board)

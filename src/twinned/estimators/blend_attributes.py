@@ -12,7 +12,6 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.combination import FitRecord
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.estimators.several_targets import per_target
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds
@@ -67,7 +66,7 @@ class BlendAttributes(BaseTwin):
     @per_target
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
-        return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
+        return ResultTable(self._leaderboard)
 
     @per_target
     def out_of_fold(self) -> pd.DataFrame:

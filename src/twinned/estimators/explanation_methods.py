@@ -141,7 +141,9 @@ class ExplanationMethods(FittedAttributes):
             the table has already is followed by `" (feature)"`.
         batch : str or array of shape (n_queries,), default=None
             As in `predict`. The table then has the column `offset`, what the batch of the query
-            adds to `anchor_y`; adjustments sum to `difference` − `offset`.
+            adds to `anchor_y`; adjustments sum to `difference` − `offset`. It is the difference of
+            the columns `query_deviation` and `anchor_deviation`, which are relative to the mean of
+            all batches; those of a transformed target are on its scale.
 
         Returns
         -------

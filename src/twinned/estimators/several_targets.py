@@ -16,7 +16,6 @@ from sklearn.utils import check_consistent_length
 from twinned._compat import safe_indexing
 from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
-from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_numbers
 
@@ -57,11 +56,10 @@ def _combine(results, names):
         return tuple(_combine(parts, names) for parts in zip(*results, strict=True))
     if not isinstance(first, pd.DataFrame):
         return np.stack(results, axis=1)
-    tables = [pd.DataFrame(each) for each in results]
+    tables = [pd.DataFrame(table) for table in results]
     for table, name in zip(tables, names, strict=True):
         table.insert(0, "target", name)
-    both = pd.concat(tables)
-    return ResultTable.create(both, first.html_formats) if type(first) is ResultTable else both
+    return type(first)(pd.concat(tables))
 
 
 def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:

@@ -23,9 +23,8 @@ from twinned.rows.schema import NUMERIC, Floats
 OTHERS = "all other cases"  # label of the last row of each query
 BATCH = "batch (offset)"  # name of the value and the adjustment of a batch
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
-_FORMATS = {"weight": ".1%", "distance": ".3g"}
 _MAX_LABEL = 24  # characters
-RESERVED = {*COLUMNS, "label", "output", "offset"}
+RESERVED = {*COLUMNS, "label", "output", "offset", "query_deviation", "anchor_deviation"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
 
@@ -57,6 +56,10 @@ def tabulate_comparables(
     if fitted.batches is not None:
         offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
         table.insert(3, "offset", offset_differences(fitted, offset, table))
+        query, anchor = table["query"].to_numpy(), table["anchor"].to_numpy()
+        of_anchor = np.where(anchor < 0, np.nan, fitted.anchor_offsets[anchor])
+        table.insert(4, "query_deviation", offset[query] - fitted.batches.center)
+        table.insert(5, "anchor_deviation", of_anchor - fitted.batches.center)
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
@@ -67,7 +70,7 @@ def tabulate_comparables(
         table["label"] = pd.Series(labels).mask(is_other, OTHERS) if is_other.any() else labels
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
-    return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
+    return ResultTable(pd.concat(parts, axis=1))
 
 
 def offset_differences(fitted: FittedTwin, offset: Floats, table: pd.DataFrame) -> Floats:

@@ -1,29 +1,13 @@
-"""Numbers as text, and HTML views of results in notebooks.
-
-All colors of the views are those of the notebook, so that they are readable in light and dark
-themes.
-"""
+"""Numbers and names as text."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from html import escape
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-_STYLE = (
-    "<style>.twinned{color:inherit;line-height:1.45;max-width:60rem;overflow-x:auto}"
-    ".twinned table{border-collapse:collapse;margin:.4em 0;background:transparent;color:inherit}"
-    ".twinned th,.twinned td{padding:.2em .7em;text-align:right;color:inherit;"
-    "border:0;border-bottom:1px solid rgba(128,128,128,.35);font-variant-numeric:tabular-nums}"
-    ".twinned th{font-weight:600}"
-    ".twinned th:first-child,.twinned td:first-child{text-align:left}"
-    ".twinned .soft{opacity:.7}.twinned .strong{font-weight:600}"
-    ".twinned pre{background:rgba(128,128,128,.12);padding:.5em .8em;color:inherit}</style>"
-)
 _MAX_ROWS = 60  # of a table that is shown
 
 
@@ -117,88 +101,12 @@ def number_text(value: float, digits: int = 6) -> str:
     return repr(float(f"{value:.{digits}g}")).removesuffix(".0")
 
 
-def view(*parts: str) -> str:
-    """Return parts of HTML as one view with its style."""
-    return f'{_STYLE}<div class="twinned">{"".join(parts)}</div>'
-
-
-def paragraph(text: str, style: str = "") -> str:
-    """Return an escaped paragraph.
-
-    >>> paragraph("a < b")
-    '<p>a &lt; b</p>'
-    """
-    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
-
-
-def details(title: str, *parts: str) -> str:
-    """Return a section that is closed at first."""
-    return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
-
-
-def preformatted(text: str) -> str:
-    """Return escaped text in lines as they are."""
-    return f"<pre>{escape(text)}</pre>"
-
-
-def bullets(items: Iterable[str]) -> str:
-    """Return an escaped list."""
-    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
-
-
-def table(
-    columns: Mapping[str, Sequence[object]] | pd.DataFrame, formats: Mapping[str, str] | None = None
-) -> str:
-    """Return columns as a table of at most 60 rows.
-
-    Numbers have four significant digits, or are formatted by a `formats` string of their column.
-    Missing values are empty.
-
-    >>> "<td>0.12</td>" in table({"name": ["a<b"], "rmse": [0.123456]}, {"rmse": ".2f"})
-    True
-    """
-    frame = pd.DataFrame(columns).astype(object)
-    return frame.to_html(
-        index=False,
-        border=0,
-        na_rep="",
-        formatters={
-            name: partial(_format, spec=(formats or {}).get(str(name))) for name in frame.columns
-        },
-        max_rows=_MAX_ROWS,
-        show_dimensions=len(frame) > _MAX_ROWS,
-    )
-
-
-def _format(value: object, spec: str | None) -> str:
-    """Return a value as text."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        plain = str(value) if isinstance(value, int) else format_number(value)
-        return (format(value, spec) if spec else plain).replace("-", "−").replace("%", " %")
-    return str(value)
-
-
 class ResultTable(pd.DataFrame):
-    """A DataFrame whose view in notebooks has rounded values, and in a console all columns.
+    """A DataFrame that is shown with all its columns in a console.
 
     Every operation on it returns a plain DataFrame.
     """
 
-    _metadata = ["html_formats"]  # noqa: RUF012 (as pandas has it)
-    html_formats: Mapping[str, str]
-
-    @classmethod
-    def create(
-        cls, data: Mapping[str, object] | pd.DataFrame, formats: Mapping[str, str]
-    ) -> ResultTable:
-        """Return a table with a format string for the numbers of each of these columns."""
-        made = cls(data)
-        made.html_formats = formats
-        return made
-
     def __repr__(self) -> str:
         width = shutil.get_terminal_size().columns
         return pd.DataFrame(self).to_string(max_rows=_MAX_ROWS, line_width=width)
-
-    def _repr_html_(self) -> str:
-        return view(table(pd.DataFrame(self), getattr(self, "html_formats", None)))

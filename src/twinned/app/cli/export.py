@@ -18,11 +18,12 @@ from twinned.app.cli.options import (
     check_output_path,
     output_option,
 )
-from twinned.app.cli.results import Facts
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+    from twinned.app.cli.results import Facts
 
 
 @dataclass(frozen=True, kw_only=True)

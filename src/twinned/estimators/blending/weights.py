@@ -27,14 +27,6 @@ _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy sel
 _BAGS = 20
 _NESTED_FOLDS, _NESTED_REPEATS = 5, 4
 _BOOTSTRAP_DRAWS = 1000
-# of the numbers of a leaderboard in notebooks
-LEADERBOARD_FORMATS = {
-    "weight": ".2f",
-    "fit_seconds": ".1f",
-    "predict_seconds": ".2g",
-    "bytes": ",",
-    "rmse_se": ".2g",
-}
 
 WeightMethod = Callable[[Floats], Floats]  # (row, model) weighted errors → (model,) weights
 
