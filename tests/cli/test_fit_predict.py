@@ -634,22 +634,12 @@ def test_error_in_a_process(folder):
     assert not (folder / "model.twin").exists()
 
 
-def test_import_does_not_change_the_environment():
+def test_only_main_sets_the_wait_policy_of_openmp_and_before_scikit_learn_is_imported():
     code = (
-        "import os\n"
+        "import os, sys\n"
         "before = dict(os.environ)\n"
         "import twinned.app.cli\n"
         "assert dict(os.environ) == before, set(os.environ) - set(before)\n"
-    )
-    env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-
-
-def test_main_sets_the_wait_policy_of_openmp_before_scikit_learn_is_imported():
-    code = (
-        "import os, sys\n"
-        "import twinned.app.cli\n"
         "def app(**options):\n"
         "    assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'\n"
         "    assert 'sklearn' not in sys.modules\n"

@@ -51,7 +51,7 @@ MAKERS = {
 }
 
 
-QUICK = {"diabetes", "friedman1", "mixed", "designed"}  # the others are slow tests
+QUICK = {"mixed", "designed"}  # the others are slow tests
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from twinned import (
 from twinned.estimators import conformal as conformal_module
 from twinned.estimators.conformal import cross_errors
 from twinned.export import thin, to_c, to_onnx
-from twinned.models.neural import fitting
+from twinned.models.neural import fitting, selection
 from twinned.models.neural.inference import TrainedNetworks, anchor_differences
 from twinned.models.neural.network import pad_to
 from twinned.models.neural.problem import build_problem
@@ -131,7 +131,7 @@ def test_networks_of_folds_predict_from_the_nearest_anchors(curved):
     scale = member.feature_scale(problem)
     networks = TrainedNetworks(
         config.shape,
-        fitting.include_scale(trained.parameters, scale[None]),
+        selection.include_scale(trained.parameters, scale[None]),
         np.array([settings[0].frequency_scale > 0], np.float32),
     )
     X = pad_to(problem.X, 150, config.shape.n_features)

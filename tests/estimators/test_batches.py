@@ -20,6 +20,8 @@ from twinned import (
     TwinRegressor,
     cross_conformal,
 )
+from twinned.app.report.collect import batch_content
+from twinned.app.report.render import draw_deviations
 from twinned.batches.deviation import Deviation
 from twinned.batches.deviation import _Likelihood as deviation_likelihood
 from twinned.batches.effects import BatchEffects
@@ -275,6 +277,20 @@ def test_explanations_of_functions_add_up(functions):
     np.testing.assert_allclose(shown["offset"], added, atol=1e-9)
 
 
+def test_report_draws_functions_alone(functions, blend):
+    curves = batch_content(functions)["deviations"]
+    assert curves["feature"] in ("x0", "x1", "x2")
+    assert len(curves["curves"]) == 6
+    rows = np.median(make_functions()[0][make_functions()[2] != "lab 7"], axis=0)[None]
+    j = int(curves["feature"][1])
+    rows[0, j] = curves["x"][0]
+    for curve in curves["curves"]:
+        own, mean = functions.predict(rows, batch=curve["batch"]), functions.predict(rows)
+        np.testing.assert_allclose(curve["deviation"][0], own - mean, atol=1e-9)
+    assert draw_deviations(curves).count("<svg") == 1
+    assert batch_content(blend)["deviations"] is None
+
+
 def test_draws_of_a_batch_have_its_errors_in_common(functions):
     X = np.array([0.8, 0.8, 0.0]) + np.random.RandomState(5).uniform(-0.05, 0.05, (3, 3))
     rows = np.concatenate([X, X])
@@ -347,7 +363,7 @@ def test_an_outlying_row_of_a_new_batch_counts_little():
         without = model.add_anchors(X[:n_rows], truth[:n_rows], batch="new").batch_offsets_[
             "offset"
         ]
-        assert added["new"] - without["new"] < 0.4  # with a normal distribution at least 1.1
+        assert added["new"] - without["new"] < 0.6  # with a normal distribution about 2 and 1
         np.testing.assert_allclose(added.drop("new"), without.drop("new"), atol=1e-9)
 
 
@@ -362,18 +378,20 @@ def test_adding_rows_to_a_known_batch_updates_its_offset(blend):
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "has_tails"),
     [
-        TwinRegressor(Ridge()),
-        TwinRegressor(TREES, cv=3, random_state=0),
-        AutoTwinRegressor(members=MEMBERS, batch_effect="offset", random_state=0),
-        AutoTwinRegressor(members=MEMBERS, batch_effect="function", random_state=0),
+        (TwinRegressor(Ridge()), False),
+        (TwinRegressor(TREES, cv=3, random_state=0), False),
+        (AutoTwinRegressor(members=MEMBERS, batch_effect="offset", random_state=0), True),
+        (AutoTwinRegressor(members=MEMBERS, batch_effect="function", random_state=0), False),
     ],
     ids=["plain", "folds", "offset", "function"],
 )
-def test_rows_added_in_steps_are_as_those_added_at_once(model):
+def test_rows_added_in_steps_are_as_those_added_at_once(model, has_tails):
     X, y, batch, _ = make_table(100)
+    y = y + has_tails * np.random.RandomState(0).standard_t(1.5, size=100)
     fitted = clone(model).fit(X[:80], y[:80], batch=batch[:80])
+    assert not has_tails or fitted.fitted_.batches.tail < 10
     new_y, new_batch = y[80:] + 5.0, np.where(np.arange(20) % 2, "new", batch[80:])
     at_once = fitted.add_anchors(X[80:], new_y, batch=new_batch)
     in_steps = fitted

@@ -121,7 +121,7 @@ class BatchEffects:
                 self = self._with_noise()
                 if self.tail == NORMAL and np.isinf(self.common_rows):
                     break
-        return self._with_uncertainty()
+        return self._with_uncertainty()._with_reliability(self._known_batches)
 
     # --- variances ----------------------------------------------------------------------------
 
@@ -192,7 +192,8 @@ class BatchEffects:
         reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
         reliability[np.isin(self.codes, codes)] = 1.0
         ratio[codes] = 1.0
-        for _ in range(N_STEPS):
+        codes = np.intersect1d(codes, self._known_batches)
+        for _ in range(N_STEPS if len(codes) else 0):
             self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
             errors, variances, rows = self._held_out(codes)
             batch, squares = self.codes[rows], errors**2 / variances
@@ -418,7 +419,8 @@ class BatchEffects:
         """Without the known rows that were added last."""
         names = ("features", "codes", "residual", "weight", "reliability")
         first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
-        return replace(self, **first)
+        removed = np.unique(self.codes[len(self.codes) - n_rows :])
+        return replace(self, **first)._with_reliability(removed)
 
     def table(self, n_rows: Indices) -> pd.DataFrame:
         """Mean deviations relative to that of all batches, their errors and numbers of rows."""

@@ -374,8 +374,9 @@ def _maximize(
     coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
     with_little_noise = _descend(coarse, start(root, 1e-4), _COARSE_STEPS // 2, (1e-6, 1e-3))[0]
     starts = [start(root, 0.1), start(root + 1.0, 1e-4), with_little_noise]
-    results = [_descend(coarse, point, _COARSE_STEPS) for point in starts]
-    best = min(results, key=lambda result: result[1])[0]
+    # the order of the starts hardly changes after the first steps
+    results = [_descend(coarse, point, _COARSE_STEPS // 6) for point in starts]
+    best = _descend(coarse, min(results, key=lambda result: result[1])[0], _COARSE_STEPS)[0]
     if len(coarse.X) < n_rows:
         best = _descend(likelihood.first_rows(n_rows), best, _FINE_STEPS)[0]
     return best
