@@ -214,7 +214,7 @@ def _render_page(page: str, service: PredictionService) -> Response:
         return files(package).joinpath(file).read_text("utf-8")
 
     text = read(f"{page}.html").replace("{{style}}", read("page.css", "twinned.app.report"))
-    text = text.replace("{{script}}", read("elements.js") + read(f"{page}.js"))
+    text = text.replace("{{script}}", read("elements.js", "twinned.app.report") + read(f"{page}.js"))
     text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 
