@@ -38,6 +38,11 @@ from twinned.persistence.archive import write_atomically
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
+COLORS = (
+    ":root { --paper: #fff; color: #222; background: var(--paper); } text { fill: currentColor; }"
+    " @media (prefers-color-scheme: dark) { :root { --paper: #1d2127; color: #e7e6e2; } }"
+)
+
 T = TypeVar("T")
 Report = Callable[[int, int, Any], None]  # number of finished trials, number of all, the last one
 Executor = Callable[[list[T]], Iterable[tuple[T, Any, float]]]  # → (trial, result, seconds)
@@ -351,10 +356,22 @@ def write_markdown(path: Path, lines: Sequence[str]) -> None:
 
 
 def write_figure(path: Path, figure: Any, **options: Any) -> None:
-    """Write a matplotlib figure in the format of the suffix; `options` are those of `savefig`."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix[1:], **options)
-    write_file(path, buffer.getvalue())
+    """Write a matplotlib figure in the format of the suffix; `options` are those of `savefig`.
+
+    An SVG has the light or dark colors that the reader prefers.
+    """
+    import matplotlib as mpl
+
+    buffer, is_svg = io.BytesIO(), path.suffix == ".svg"
+    if is_svg:
+        options |= {"transparent": True, "metadata": {"Date": None}}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
+        figure.savefig(buffer, format=path.suffix[1:], **options)
+    content = buffer.getvalue()
+    if is_svg:
+        content = content.replace(b"#000000", b"currentColor").replace(b"#ffffff", b"var(--paper)")
+        content = content.replace(b"</defs>", f"<style>{COLORS}</style></defs>".encode(), 1)
+    write_file(path, content)
 
 
 def write_file(path: Path, content: bytes) -> None:

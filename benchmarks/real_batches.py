@@ -419,7 +419,9 @@ def measure(dataset, draw, model):
         warnings.simplefilter("ignore")
         try:
             fitted = make_model(model, draw).fit(X.iloc[train], y[train], batch[train])
-        except (ValueError, np.linalg.LinAlgError) as error:
+        except Exception as error:
+            if model == BLEND:
+                raise
             print(f"{dataset}, draw {draw}: {model} fails: {error}")
             fitted = None
         parts = [(OF_KNOWN, new[:0], test)]

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.frame import RESULTS, markdown_table
+from paper.comparison import NEAR, NEAR_ERRORS
+from paper.networks import N_MEMBERS
 
 FITTED = ("TF", "RCL", "WSB")  # little or no noise: their losses are as small as the thresholds
 CANDIDATE_KINDS = {
@@ -29,6 +31,14 @@ HYPOTHESIS = {
     "refuted_near": "5",
     "refuted_leave": "4",
     "refuted_TF": "10 %",
+}
+# (table, method) → the column of the run; of the nearest anchors, the number with the lowest error
+HYPOTHESIS_CELLS = {
+    ("T2", "tnnr_1_anchor"): "1_anchor",
+    ("T2", "tnnr_all_anchors"): "all_anchors",
+    ("T2", "tnnr_ensemble_32"): "ensemble",
+    ("T3", "tnnr_all_anchors"): "all_anchors",
+    ("T3", "nn_inference"): "nearest",
 }
 ORDERS = {"first": "prediction by F(x, a) alone", "second": "prediction by −F(a, x) alone"}
 
@@ -63,6 +73,60 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
             "candidate_members": str(runs["members"].max()),
         }
     )
+
+
+def hypothesis_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Return the cells with the two changed rules beside print and the records, and the verdict."""
+    runs = pd.read_csv(RESULTS / "hypothesis.csv")
+    means: Any = runs.groupby("dataset").mean()
+    means["nearest"] = means.filter(like="nearest_").min(axis=1)
+    cells = []
+    for (table, method), column in HYPOTHESIS_CELLS.items():
+        recorded = tables[table, "as_published"].query("method == @method").set_index("dataset")
+        for key in means.index:
+            if column == "ensemble" and means.loc[key, "members"] < N_MEMBERS:
+                continue
+            printed, error = recorded.loc[key, ["published", "published_error"]]
+            ratios = np.array([recorded.loc[key, "rmse"], means.loc[key, column]]) / printed
+            by_share = np.abs(ratios - 1) <= NEAR
+            near = by_share | (np.abs(ratios - 1) <= NEAR_ERRORS * error / printed)
+            cells.append([table, method, key, *ratios, by_share[0], *near])
+    columns = ["table", "method", "dataset", "before", "now", "close", "was_near", "near"]
+    found = pd.DataFrame(cells, columns=columns)
+    far = found[~found["close"] & found["dataset"].isin(FITTED)]
+    gained, left = int(far["near"].sum()), int((found["was_near"] & ~found["near"]).sum())
+    not_run = _n_far_fitted(tables) - len(far)
+    one = runs.groupby("dataset")["1_anchor"]
+    shares: Any = one.std(ddof=0) / one.mean()
+    most = gained + not_run
+    verdict = "refuted" if most < 5 or left > 4 else "not confirmed" if most < 9 else "open"
+    nearer = ((far["now"] - 1).abs() < (far["before"] - 1).abs()).groupby(far["dataset"]).all()
+    shown = found[found["dataset"].isin(FITTED) | (found["was_near"] != found["near"])]
+    rows = [
+        [table, f"`{method}`", key, f"{before:.3f}", f"{now:.3f}", "yes" if near else "no"]
+        for table, method, key, before, now, _, _, near in shown.itertuples(index=False)
+    ]
+    header = ["", "", "", "rules of the tables", "two rules changed", "near"]
+    return {
+        "hypothesis_verdict": verdict,
+        "hypothesis_not_run": str(not_run),
+        "hypothesis_most": str(most),
+        "hypothesis_nearer": " and ".join(nearer.index[nearer]),
+        "hypothesis_table": "\n".join(markdown_table(header, rows)),
+        "hypothesis_tested": str(len(far)),
+        "hypothesis_gained": str(gained),
+        "hypothesis_left": str(left),
+        "hypothesis_members": ", ".join(f"{key} {n:.0f}" for key, n in means["members"].items()),
+        "hypothesis_share_TF": f"{100 * shares['TF']:.0f} %",
+        "hypothesis_share_RCL": f"{100 * shares['RCL']:.0f} %",
+    }
+
+
+def _n_far_fitted(tables: dict[tuple[str, str], pd.DataFrame]) -> int:
+    """The number of errors on TF, RCL and WSB that are not within NEAR of print."""
+    all_cells = pd.concat([tables[key, "as_published"] for key in ("T1", "T2", "T3")])
+    own = all_cells[all_cells["dataset"].isin(FITTED)].dropna(subset="published")
+    return int(((own["ratio"] - 1).abs() > NEAR).sum())
 
 
 def _deviations(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:

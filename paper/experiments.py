@@ -27,7 +27,7 @@ from paper.commits import name_earlier_commits
 from paper.comparison import as_markdown, compare
 from paper.panels import Panels
 from paper.records import Record, Records
-from paper.split_settings import PROCEDURE, of_procedure
+from paper.split_settings import PROCEDURE, of_complete_splits
 from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
 from twinned.datasets import KEYS, PAPER_SEEDS
@@ -111,7 +111,8 @@ def current_records(
     """
     identities = _identities(study, variant, quick)
     found = [r for r in records.read(study, variant) if r["identity"] in identities]
-    return of_procedure(found) if (study, variant) == PROCEDURE and not quick else found
+    procedure = (study, variant) == PROCEDURE and not quick
+    return of_complete_splits(found) if procedure else found
 
 
 @cache

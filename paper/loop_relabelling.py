@@ -6,7 +6,7 @@ a third of n loops.
 
 - *semi-supervised forests*: one round, test errors for several Λ. The author chose Λ by test error,
   and so does `as_published`, whose forests have the settings that the search of table 5 found on
-  each split (and, in the trials of an earlier version, those found on split 0). `modern` chooses it
+  each split, as his. `modern` chooses it
   for each data set on labelled rows alone: by five-fold cross-validation of those of split 0, in
   which the rows of a fold are unlabelled together with the test rows; these trials have a `fold` in
   their settings.
@@ -60,17 +60,13 @@ def semi_supervised_trials(variant: str, dataset: str, split: int, quick: bool) 
     settings = _forest_settings(variant, dataset, QUICK_TREES if quick else N_TREES)
     if settings is None:
         return []
-    first, others = {"loop_weights": list(few)}, {"loop_weights": list(OTHER_LOOP_WEIGHTS)}
-    changes: list[dict[str, Any]] = [first]
-    if quick:
-        pass
-    elif split == 0:
+    changes: list[dict[str, Any]] = [{"loop_weights": list(few)}]
+    if variant == "as_published":
+        settings["forest"] = searched_on_splits()[dataset, split]
+    elif split == 0 and not quick:
         changes = [{"loop_weights": list(ALL_LOOP_WEIGHTS)}]
-    elif dataset in WHOLE_LISTS[variant]:
-        changes.append(others)
-    own = None if quick or variant != "as_published" else searched_on_splits()[dataset, split]
-    if own not in (None, settings["forest"]):
-        changes = [{"forest": own, **first}, {"forest": own, **others}, *changes]
+    if not quick and dataset in WHOLE_LISTS[variant] and (split or variant == "as_published"):
+        changes.append({"loop_weights": list(OTHER_LOOP_WEIGHTS)})
     if split == 0 and variant == "modern":
         folds = range(2 if quick else N_FOLDS)
         changes += [{"loop_weights": list(few), "fold": fold} for fold in folds]

@@ -37,8 +37,6 @@ from twinned._version import __version__
 
 RECORDS = ROOT / "paper" / "results"  # the committed ones
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
-# The fields of a record that may differ between two runs of one trial.
-VOLATILE_FIELDS = ("seconds", "host", "versions", "device", "date", "commit")
 NOT_RECORDED = "not recorded"  # the origin of records of earlier versions
 # The studies that use the processor even where JAX has an accelerator.
 ON_PROCESSOR = ("neighbors", "forests", "semi-supervised-forests", "iterated-loops", "storage")
@@ -225,11 +223,6 @@ def _parse(text: bytes) -> Record:
 def _warn_damaged(path: Path, error: Exception, advice: str) -> None:
     message = f"{path} is damaged ({error}): {advice}."
     warnings.warn(message, DamagedRecordWarning, stacklevel=2)
-
-
-def reproducible_part(record: Record) -> Record:
-    """Return a record without the fields that differ between machines or days."""
-    return {name: value for name, value in record.items() if name not in VOLATILE_FIELDS}
 
 
 def origin(record: Record) -> dict[str, str]:

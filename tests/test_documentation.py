@@ -544,7 +544,7 @@ WITHOUT_PICTURE = {
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=name)
 def test_pages_have_a_picture(page):
-    shown = re.findall(r"!\[[^\]]+\]\([\w/-]+\.png\)", prose(page))
+    shown = re.findall(r"!\[[^\]]+\]\([\w/-]+\.(?:png|svg)\)", prose(page))
     assert bool(shown) == (page.name not in WITHOUT_PICTURE)
 
 
@@ -584,7 +584,7 @@ def test_gallery_links_pictures_to_runnable_code():
     items = re.split(r"^-   ", text, flags=re.MULTILINE)[1:]
     assert len(items) >= 10
     for item in items:
-        assert re.match(r"\[!\[[^\]]+\]\([\w/-]+\.png\)\]\([\w/-]+\.md", item), item
+        assert re.match(r"\[!\[[^\]]+\]\([\w/-]+\.(?:png|svg)\)\]\([\w/-]+\.md", item), item
         if module := re.search(r"`python -m ([\w.]+)", item):
             import_module(module[1])
         else:

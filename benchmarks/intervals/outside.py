@@ -5,19 +5,23 @@ All models are blends of four quick members. The kinds of trials are
 - *beyond*: five generated functions of six features, 160 training rows with 5 % noise; of the test
   rows, one to three of the five features that matter are beyond the range of the training rows by
   up to 0.15, 0.5 or 2 times the range. The widening was chosen on `waves`, `growth` and `friedman`;
+- *cut*: five real tables without the fifth of the rows with the largest values of the feature of
+  the largest rank correlation with y, which are the test rows, and a fifth of the others;
 - *missing*: eight real tables of up to 300 training rows; of 100 test rows, each feature in turn is
   missing, and then 300 times two random ones. `median` is the error where it is replaced by the
   median of the training rows;
 - *optimum*: three proposals of `solve` for the maximum and the minimum of ten functions, by 60 rows
-  with 5 % or 30 % noise; covered are the true values.
+  with 5 % or 30 % noise; covered are the true values;
+- *standard* and *unseen*: rows like the training rows, of standard splits and of 18 other tables of
+  `benchmarks/accuracy/tables.py`.
 
 Reported are the coverage of intervals of 80, 90 and 95 %, the mean width of those of 90 %, the
 mean negative logarithm of the density, and the root mean square error, `after` the widening and the
 completion were added, and `before`, that is without both. Appends to
 `benchmarks/results/outside.csv` and writes `outside.md` beside it.
 
-    python -m benchmarks.intervals.outside  # about half an hour of one core
-    python -m benchmarks.intervals.outside --kinds beyond --seeds 0
+    python -m benchmarks.intervals.outside  # about 40 minutes of one core
+    python -m benchmarks.intervals.outside --kinds beyond --seeds 1
     python -m benchmarks.intervals.outside --only-table
 """
 
@@ -27,9 +31,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 from sklearn.datasets import load_diabetes
 
 from benchmarks import frame
+from benchmarks.accuracy.tables import FOR_INTERVALS, STANDARD_TABLES, split_table
 from twinned import AutoTwinRegressor, solve
 from twinned.datasets import load
 from twinned.exceptions import ShiftWarning
@@ -93,20 +99,25 @@ def basins(x):
 
 FUNCTIONS = {f.__name__: f for f in (waves, growth, friedman, saturation, kinks)}
 OPTIMA = FUNCTIONS | {f.__name__: f for f in (peak, ripple, product, valley, basins)}
+CUT = ["BH", "CS", "WN", "diabetes", "kin8nm"]
 MISSING = ["BC", "BH", "CS", "EE", "WN", "WSB", "YH", "diabetes"]
+STANDARD = ["bostonHousing", "concrete", "energy", "yacht", "wine-quality-red"]
 DATASETS = {
     "beyond": list(FUNCTIONS),
+    "cut": CUT,
     "missing": MISSING,
     "optimum": list(OPTIMA),
+    "standard": STANDARD,
+    "unseen": list(FOR_INTERVALS),
 }
-N_SEEDS = {"beyond": 4, "missing": 1, "optimum": 1}
+N_SEEDS = {"beyond": 4, "cut": 2, "missing": 1, "optimum": 1, "standard": 3, "unseen": 4}
 
 
 def read(name):
     """X and y of a real table."""
     if name == "diabetes":
         return load_diabetes(return_X_y=True)
-    X, y = load(name)
+    X, y = load(STANDARD_TABLES.get(f"uci {name}", name))
     return X.to_numpy(float), y.to_numpy(float)
 
 
@@ -150,6 +161,19 @@ def measure_beyond(dataset, seed):
     for farthest in FARTHEST:
         for beyond in (1, 2, 3):
             yield rate(model, *draw(N_TEST, beyond, farthest), f"{farthest:g}, {beyond}")
+
+
+def measure_cut(dataset, seed):
+    X, y = read(dataset)
+    rows = np.random.RandomState(seed).permutation(len(y))[: 2 * N_REAL]
+    X, y = X[rows], y[rows]
+    strongest = np.argmax([abs(spearmanr(column, y)[0]) for column in X.T])
+    is_outside = X[:, strongest] > np.quantile(X[:, strongest], 0.8)
+    inside = np.flatnonzero(~is_outside)
+    n_training = min(N_REAL, int(0.8 * len(inside)))
+    model = fit(X[inside[:n_training]], y[inside[:n_training]], seed)
+    yield rate(model, X[inside[n_training:]], y[inside[n_training:]], "inside")
+    yield rate(model, X[is_outside], y[is_outside], "outside")
 
 
 def measure_missing(dataset, seed):
@@ -197,11 +221,20 @@ def measure_optimum(dataset, seed):
         }
 
 
+def measure_similar(dataset, seed):
+    name = f"uci {dataset}" if dataset in STANDARD else dataset
+    (X, y), (X_test, y_test) = split_table(name, seed)
+    yield rate(fit(X, y, seed), X_test, y_test, "test")
+
+
 def measure(version, kind, dataset, seed):
     function = {
         "beyond": measure_beyond,
+        "cut": measure_cut,
         "missing": measure_missing,
         "optimum": measure_optimum,
+        "standard": measure_similar,
+        "unseen": measure_similar,
     }[kind]
     with ExitStack() as stack:
         if version == "before":
@@ -217,6 +250,10 @@ def all_complete(_, queries):
 
 def unchanged(_, ends, *__):
     return ends
+
+
+def _coverages(means):
+    return ", ".join(f"{100 * means[f'coverage_{100 * p:g}']:.1f}" for p in LEVELS)
 
 
 def summary(runs):
@@ -236,13 +273,14 @@ def summary(runs):
         keys = ["dataset", "rows"]
         means = of_kind.groupby(["version", *keys], sort=False)[values].mean()
         for key in dict.fromkeys(zip(of_kind["dataset"], of_kind["rows"], strict=True)):
-            versions = [
-                means.loc[(v, *key)] for v in ("before", "after") if (v, *key) in means.index
+            last, first = means.loc[("after", *key)], None
+            if ("before", *key) in means.index:
+                first = means.loc[("before", *key)]
+            shown = ["" if v is None else _coverages(v) for v in (first, last)]
+            shown += [
+                "" if first is None else f"{last[c] / first[c]:.3f}" for c in ("width", "rmse")
             ]
-            first, last = versions[0], versions[-1]
-            shown = [", ".join(f"{100 * v.iloc[i]:.1f}" for i in range(3)) for v in versions]
-            shown += [f"{last[name] / first[name]:.3f}" for name in ("width", "rmse")]
-            shown += [", ".join(f"{v['nll']:.3f}" for v in versions)]
+            shown += [", ".join(f"{v['nll']:.3f}" for v in (first, last) if v is not None)]
             if kind == "missing":
                 shown.append(f"{last['rmse'] / last['median']:.3f}")
             cells.append([*key, *shown])
@@ -265,7 +303,11 @@ BENCHMARK = frame.Benchmark(
         "kind": list(DATASETS),
         "dataset": sorted({name for names in DATASETS.values() for name in names}),
     },
-    is_trial=lambda _, kind, dataset, seed: dataset in DATASETS[kind] and seed < N_SEEDS[kind],
+    is_trial=lambda version, kind, dataset, seed: (
+        dataset in DATASETS[kind]
+        and seed < N_SEEDS[kind]
+        and (version == "after" or kind != "unseen")
+    ),
 )
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The picture of results and the figures of the first pages, from committed results.
 
-Writes `docs/pictures/results.png`, and the text between the marks `figures` of `README.md` and
-`docs/index.md`; a test checks that the texts agree with the results. Left: error of
+Writes `docs/pictures/results.svg`, and the text between the marks `figures` of `README.md` and
+`docs/index.md`; a test checks that the texts agree with the results. Above: error of
 `AutoTwinRegressor` and of the models beside it on the UCI standard splits, divided by the lowest
-published figure of each set. Right: coverage of the intervals of `AutoTwinRegressor`.
+published figure of each set. Below: coverage of the intervals of `AutoTwinRegressor`.
 
     python -m benchmarks.pages.front_page
 """
@@ -20,7 +20,7 @@ from paper.page import DOCS
 from twinned.datasets import STANDARD_KEYS, STANDARD_SPLITS
 
 PAGES = (frame.ROOT / "README.md", DOCS / "index.md")
-PICTURE = DOCS / "pictures" / "results.png"
+PICTURE = DOCS / "pictures" / "results.svg"
 MARKS = re.compile(r"(?<=<!-- figures:begin -->\n).*?(?=<!-- figures:end -->)", re.DOTALL)
 SHOWN = {"catboost": "CatBoost", "xgboost": "XGBoost", "gaussian process": "Gaussian process"}
 WORDS = ("none", "one", "two", "three", "four", "five", "six")
@@ -78,34 +78,34 @@ def draw(runs, path):
     means = runs.pivot_table(index="model", columns="dataset", values="rmse")
     keys = [key for key in STANDARD_KEYS if key in found]
     positions = np.arange(len(keys))[::-1]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.6), layout="constrained")
-    left.axvline(1, color="0.5", linewidth=1, zorder=0)
+    figure, (upper, lower) = plt.subplots(2, 1, figsize=(5.2, 6.4), layout="constrained")
+    upper.axvline(1, color="0.5", linewidth=1, zorder=0)
     colors = dict(zip(SHOWN, ("#0369a1", "#a16207", "#6b7280"), strict=True))
     for model, label in SHOWN.items():
         lowest = [means.loc[model].get(key, np.nan) / found[key][1] for key in keys]
-        left.plot(lowest, positions, "s", markersize=5, color=colors[model], label=label)
+        upper.plot(lowest, positions, "s", markersize=5, color=colors[model], label=label)
     own = [found[key][0] / found[key][1] for key in keys]
-    left.plot(own, positions, "o", markersize=10, color="#c2410c", label="AutoTwinRegressor")
+    upper.plot(own, positions, "o", markersize=10, color="#c2410c", label="AutoTwinRegressor")
     for ratio, position in zip(own, positions, strict=True):
         style = {"textcoords": "offset points", "xytext": (0, 8), "ha": "center", "fontsize": 8}
-        left.annotate(f"{ratio:.2f}", (ratio, position), **style)
-    left.set(xscale="log", xlim=(0.55, 3.2), ylim=(-0.5, len(keys) - 0.2))
-    left.set_xticks([0.6, 0.8, 1, 1.5, 2, 3], ["0.6", "0.8", "1", "1.5", "2", "3"])
-    left.set_xticks([], minor=True)
-    left.set_yticks(positions, keys)
-    left.set(xlabel="RMSE / lowest published RMSE", title="Error beside the lowest published")
-    left.legend(fontsize=8, loc="upper right")
+        upper.annotate(f"{ratio:.2f}", (ratio, position), **style)
+    upper.set(xscale="log", xlim=(0.55, 3.2), ylim=(-0.5, len(keys) - 0.2))
+    upper.set_xticks([0.6, 0.8, 1, 1.5, 2, 3], ["0.6", "0.8", "1", "1.5", "2", "3"])
+    upper.set_xticks([], minor=True)
+    upper.set_yticks(positions, keys)
+    upper.set(xlabel="RMSE / lowest published RMSE", title="Error beside the lowest published")
+    upper.legend(fontsize=8, loc="upper right")
     table = coverages(runs).loc[keys]
     for level, marker in zip(table.columns, "ovs", strict=True):
-        right.axvline(level, color="0.75", linewidth=1, zorder=0)
-        right.plot(
+        lower.axvline(level, color="0.75", linewidth=1, zorder=0)
+        lower.plot(
             table[level], positions, marker, color="#0f766e", label=f"intervals of {level} %"
         )
-    right.set_yticks(positions, keys)
-    right.set(xlabel="test rows in their interval, %", xlim=(70, 100), ylim=left.get_ylim())
-    right.set_title("Coverage of prediction intervals")
-    right.legend(fontsize=8, loc="lower left")
-    frame.write_figure(path, figure, dpi=130)
+    lower.set_yticks(positions, keys)
+    lower.set(xlabel="test rows in their interval, %", xlim=(70, 100), ylim=upper.get_ylim())
+    lower.set_title("Coverage of prediction intervals")
+    lower.legend(fontsize=8, loc="lower left")
+    frame.write_figure(path, figure)
     plt.close(figure)
 
 

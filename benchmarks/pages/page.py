@@ -27,7 +27,7 @@ from paper.page import DOCS, render
 from twinned.datasets import KEYS, PAPER_SEEDS, STANDARD_KEYS, STANDARD_SPLITS
 
 TEMPLATE = frame.ROOT / "benchmarks" / "pages" / "benchmarks.md"
-PICTURE = DOCS / "pictures" / "error-against-time.png"
+PICTURE = DOCS / "pictures" / "error-against-time.svg"
 EFFORTS = ("balanced", "thorough")
 NEARLY = 1.02  # a ratio up to which the error is as low as that of the best
 PEERS = {"catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost"}
@@ -318,7 +318,7 @@ def draw(runs, path):
     axes.set_xticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
     axes.set_ylabel("error / CatBoost's, median of tables")
     axes.legend(fontsize=8)
-    frame.write_figure(path, figure, dpi=120)
+    frame.write_figure(path, figure)
     plt.close(figure)
 
 

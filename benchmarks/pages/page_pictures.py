@@ -9,6 +9,7 @@ The picture of data sets needs their files. That of the page of serving is a scr
 """
 
 import argparse
+import re
 
 import numpy as np
 import pandas as pd
@@ -163,7 +164,39 @@ def draw_data_sets():
     return figure
 
 
+# --- calibration transfer ---
+
+
+def draw_calibration_transfer():
+    """Draw the deviations of instruments, and predictions of a new one, of the page's example."""
+    text = (DOCS / "calibration-transfer.md").read_text("utf-8")
+    page = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), page)
+    model, moved, test, X = (page[name] for name in ("model", "moved", "test", "X_new"))
+    figure, (left, right) = subplots(1, 2, figsize=(8.4, 3.4))
+    common = moved.predict_distribution(X, batch=None)
+    for name in [*page["names"], "new"]:
+        own = moved.predict_distribution(X, batch=name)
+        deviation = own.location - common.location
+        color = ORANGE if name == "new" else GRAY
+        left.plot(X[:, 0], deviation, color=color, label=name)
+        left.annotate(name, (X[-1, 0], deviation[-1]), fontsize=8, color=color)
+        if name == "new":
+            band = 1.645 * own.offset_error_std
+            left.fill_between(X[:, 0], deviation - band, deviation + band, color=color, alpha=0.2)
+    left.set_xlabel("first reading", fontsize=9)
+    left.set_ylabel("deviation", fontsize=9)
+    right.plot(test, test, color=GRAY, linewidth=1)
+    right.plot(test, model.predict(X), "o", ms=4, color=BLUE, label="without samples")
+    right.plot(test, moved.predict(X, batch="new"), "o", ms=4, color=ORANGE, label="three samples")
+    right.set_xlabel("reference method", fontsize=9)
+    right.set_ylabel("prediction", fontsize=9)
+    right.legend(fontsize=8)
+    return figure
+
+
 PICTURES = {
+    "calibration-transfer": draw_calibration_transfer,
     "detection-limits": draw_detection_limits,
     "time": draw_time,
     "trees-or-networks": draw_trees_or_networks,

@@ -120,7 +120,7 @@ def test_findings_and_rows_to_predict(table, tmp_path):
     doubled.drop(columns="price").assign(R1=1e4, kind="c").to_csv(new, index=False)
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
     assert result.exit_code == 0, result.output
-    assert "Data checks (docs/checks.md has a section for each code):" in result.stdout
+    assert 'Data checks (the page "Data checks" of the documentation' in result.stdout
     assert "TW101 warning: Duplicate rows. 40 of 80 rows (50 %) repeat" in result.stdout
     assert "TW401 warning: New rows outside of the training rows. 40 of 40" in result.stdout
     assert "checking the data" in result.stderr  # progress, although it is no terminal

@@ -78,9 +78,9 @@ def test_only_the_table_is_written_on_request(tmp_path):
 
 # Trials of default options that the committed files do not have: `anchor_weights` ran one split of
 # most sets, `active_learning` two of the ways to choose, `accuracy_neural` one effort of plain
-# networks, `outside` the first draws of some tables, and `uncertainty` 16 splits of the tree twin.
+# networks, and `uncertainty` 16 splits of the tree twin.
 INCOMPLETE = {
-    "accuracy_neural", "active_learning", "anchor_weights", "budgets", "outside",
+    "accuracy_neural", "active_learning", "anchor_weights", "budgets",
     "standard_splits", "uncertainty",
 }  # fmt: skip
 BENCHMARKS = [

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.linalg import cho_solve, solve_triangular
 
 from twinned.batches.deviation import Deviation, fit_deviation, variance_between
@@ -121,14 +120,14 @@ class BatchEffects:
                 self = self._with_noise()
                 if self.tail == NORMAL and np.isinf(self.common_rows):
                     break
-        return self._with_uncertainty()._with_reliability(self._known_batches)
+        return self._with_uncertainty().with_reliability(self.known_batches)
 
     # --- variances ----------------------------------------------------------------------------
 
     def with_between(self) -> BatchEffects:
         """With the variance and the mean of the constants, from estimates of each."""
         free = replace(self, shrinks=False)
-        solutions = [free.solution(int(code)) for code in np.unique(self.codes[self.weight > 0])]
+        solutions = [free.solution(int(code)) for code in self.known_batches]
         means = np.array([solution.constant for solution in solutions])
         variance = np.array([solution.variance for solution in solutions])
         between = variance_between(means, variance)
@@ -141,14 +140,14 @@ class BatchEffects:
         The common function is nearest to the batches that it was fitted to, and the deviation of a
         new one has a t distribution.
         """
-        n_batches = max(len(self._known_batches), 4)
+        n_batches = max(len(self.known_batches), 4)
         factor = (n_batches + 1.0) / (n_batches - 1.0 - _LOST_FREEDOM)
         variances = {
             name: getattr(self.deviation, name) * factor for name in ("slope", "smooth", "between")
         }
         return replace(self, deviation=replace(self.deviation, **variances))
 
-    def _held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
+    def held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
         """(row,): errors and variances of residuals by the others of their batch, and the rows.
 
         The variances are those of rows that are not outlying, in batches with the common noise.
@@ -166,12 +165,13 @@ class BatchEffects:
         return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
 
     @property
-    def _known_batches(self) -> Indices:
+    def known_batches(self) -> Indices:
+        """Codes of batches with known rows that are used."""
         return np.unique(self.codes[self.weight > 0])
 
     def log_densities(self) -> Floats:
         """(row,): logarithms of the densities of residuals, by the others of their batch."""
-        errors, variances, rows = self._held_out(self._known_batches)
+        errors, variances, rows = self.held_out(self.known_batches)
         result = np.zeros(len(self.codes))
         variances = variances * self.noise_ratio[self.codes[rows]]
         result[rows] = log_density(errors**2, variances, self.tail)
@@ -179,23 +179,23 @@ class BatchEffects:
 
     def _with_noise(self) -> BatchEffects:
         """With tails, and with variances of the errors of batches, if held-out errors show them."""
-        errors, variances, rows = self._held_out(self._known_batches)
+        errors, variances, rows = self.held_out(self.known_batches)
         tail, common_rows, unit = fit_noise(errors**2 / variances, self.codes[rows])
         deviation = replace(self.deviation, noise=self.deviation.noise * unit)
         self = replace(self, deviation=deviation, tail=tail, common_rows=common_rows)
-        return self._with_reliability(self._known_batches)
+        return self.with_reliability(self.known_batches)
 
-    def _with_reliability(self, codes: Indices) -> BatchEffects:
+    def with_reliability(self, codes: Indices) -> BatchEffects:
         """With weights of the rows of some batches, and variances of their errors."""
         if self.tail == NORMAL and np.isinf(self.common_rows):
             return self
         reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
         reliability[np.isin(self.codes, codes)] = 1.0
         ratio[codes] = 1.0
-        codes = np.intersect1d(codes, self._known_batches)
+        codes = np.intersect1d(codes, self.known_batches)
         for _ in range(N_STEPS if len(codes) else 0):
             self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
-            errors, variances, rows = self._held_out(codes)
+            errors, variances, rows = self.held_out(codes)
             batch, squares = self.codes[rows], errors**2 / variances
             weight = tail_weight(squares / ratio[batch], self.tail)
             sums = np.bincount(batch, weight * squares, len(ratio))
@@ -357,7 +357,7 @@ class BatchEffects:
         And factors of the error scale by the others.
         """
         mean, std = self.of_rows(self.features, self.codes)
-        for code in self._known_batches:
+        for code in self.known_batches:
             own = self.solution(int(code))
             ratio = self.noise_ratio[code] / self.reliability[own.rows]
             noise = self.deviation.noise * ratio / self.weight[own.rows]
@@ -368,7 +368,7 @@ class BatchEffects:
             )
             variance = np.maximum(1.0 / precision - noise, 0.0)
             std[own.rows] = np.sqrt(np.where(alone, self.deviation.between, variance))
-        errors, variances, rows = self._held_out(self._known_batches)
+        errors, variances, rows = self.held_out(self.known_batches)
         batch, squares = self.codes[rows], self.reliability[rows] * errors**2 / variances
         counts = np.bincount(batch, minlength=len(self.names)) - 1.0
         sums = np.bincount(batch, squares, len(self.names))
@@ -413,49 +413,11 @@ class BatchEffects:
             noise_ratio=ratio,
             reliability=np.append(self.reliability, np.ones(len(codes))),
         )
-        return added._with_reliability(np.unique(codes)), codes
+        return added.with_reliability(np.unique(codes)), codes
 
     def without_last(self, n_rows: int) -> BatchEffects:
         """Without the known rows that were added last."""
         names = ("features", "codes", "residual", "weight", "reliability")
         first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
         removed = np.unique(self.codes[len(self.codes) - n_rows :])
-        return replace(self, **first)._with_reliability(removed)
-
-    def table(self, n_rows: Indices) -> pd.DataFrame:
-        """Mean deviations relative to that of all batches, their errors and numbers of rows."""
-        features = self._sample()
-        means, errors = [], []
-        for code, known in enumerate(self.n_known):
-            codes = np.full(len(features), code if known else -1)
-            means.append(self.of_rows(features, codes)[0].mean() - self.center)
-            errors.append(np.sqrt(self.covariance(features, codes).mean()))
-        columns = {"offset": means, "std_error": errors, "n_rows": n_rows}
-        return pd.DataFrame(columns, index=pd.Index(self.names, name="batch"))
-
-    def details(self, n_rows: Indices, columns: dict[str, int]) -> pd.DataFrame:
-        """What `batch_effects_` of an estimator has; encoded features by their names."""
-        table = self.table(n_rows).rename(columns={"offset": "deviation"})
-        features, known = self._sample(), self.n_known
-        for name, column in columns.items():
-            step = np.zeros(features.shape[1])
-            step[column] = 0.1 * np.nanstd(features[:, column]) or 1.0
-            slopes = []
-            for code in range(len(self.names)):
-                codes = np.full(len(features), code if known[code] else -1)
-                ends = (self.of_rows(features + sign * step, codes)[0] for sign in (1.0, -1.0))
-                slopes.append((next(ends) - next(ends)).mean() / (2.0 * step[column]))
-            table[f"slope {name}"] = slopes
-        table["noise_std"] = self.within * np.sqrt(self.noise_ratio)
-        errors, variances, rows = self._held_out(self._known_batches)
-        by_batch = pd.Series(self.codes[rows])
-        held_out = pd.DataFrame({"rmse": errors**2, "coverage": errors**2 <= 1.645**2 * variances})
-        means = held_out.groupby(by_batch).mean().reindex(range(len(table)))
-        table["rmse"] = means["rmse"].to_numpy() ** 0.5
-        table["coverage"] = means["coverage"].to_numpy()
-        return table
-
-    def _sample(self) -> Floats:
-        """Features of known rows of all batches, at most 200."""
-        order = np.random.RandomState(0).permutation(len(self.codes))[:200]
-        return self.features[order]
+        return replace(self, **first).with_reliability(removed)

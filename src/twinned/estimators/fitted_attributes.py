@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from twinned.batches.tables import tabulate_effects, tabulate_offsets
 from twinned.estimators.several_targets import per_target
 from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
@@ -123,7 +124,7 @@ class FittedAttributes:
         batches, codes = self.fitted_.batches, self.fitted_.anchors.batch
         if batches is None or codes is None:
             raise AttributeError("The model has no batches; fit(X, y, batch=…) estimates offsets.")
-        return batches.table(np.bincount(codes, minlength=len(batches.names)))
+        return tabulate_offsets(batches, np.bincount(codes, minlength=len(batches.names)))
 
     @property
     @per_target
@@ -134,7 +135,7 @@ class FittedAttributes:
         assert batches is not None, "the model has batches"
         names = self.feature_labels()
         columns = {names[j]: column for column, j in enumerate(schema.numeric)}
-        return batches.details(table["n_rows"].to_numpy(), columns)
+        return tabulate_effects(batches, table["n_rows"].to_numpy(), columns)
 
     @property
     def schema_(self) -> TableSchema:

@@ -67,7 +67,7 @@ def format_findings(content: Content) -> list[str]:
     """Return the findings of the data checks as lines of text."""
     if not content["findings"]:
         return ["Data checks: no finding."]
-    lines = ["Data checks (docs/checks.md has a section for each code):"]
+    lines = ['Data checks (the page "Data checks" of the documentation describes each code):']
     for finding in content["findings"]:
         heading = f"  {finding['code']} {finding['level']}: {finding['title']}."
         lines += [f"{heading} {finding['message']}", f"    {finding['advice']}"]
