@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from twinned.datasets import KEYS, info
 
 GREY = "#6b6b6b"
 BANDS = "bands: ± one standard error over the 25 splits"
-TITLE_PAD, LINE = 6, 11  # points between panel and title, and for each line between them
+TITLE_PAD, LINE = 6, 11  # points between panel and title, and for a line between them
 SIZE, DPI = (9.6, 8.4), 130  # inches: the width of a page
 
 
@@ -71,7 +70,6 @@ class Panels:
         self.figure.suptitle(title, fontsize=12)
         self._note = note
         self._legend: dict[str, Any] = {}
-        self._n_subtitles: Counter[str] = Counter()
 
     def add_note(self, note: str) -> None:
         """Print a further line below the panels."""
@@ -137,13 +135,11 @@ class Panels:
     def _add_subtitle(self, dataset: str, text: str, color: str) -> None:
         """Print a line between title and panel, where it covers no curve."""
         axis = self.axes[dataset]
-        n_lines = self._n_subtitles[dataset]
-        self._n_subtitles[dataset] += 1
         axis.annotate(
-            text, (0, 1), (0, 4 + LINE * n_lines), xycoords="axes fraction",
+            text, (0, 1), (0, 4), xycoords="axes fraction",
             textcoords="offset points", fontsize=8, color=color,
         )  # fmt: skip
-        _set_title(axis, axis.get_title("left"), TITLE_PAD + LINE * (n_lines + 1))
+        _set_title(axis, axis.get_title("left"), TITLE_PAD + LINE)
 
     def draw_level(self, rows: pd.DataFrame, name: str, band: bool = False, **style: Any) -> None:
         """Draw a horizontal line in each panel: `rows` has dataset and value.

@@ -37,8 +37,6 @@ from twinned._version import __version__
 
 RECORDS = ROOT / "paper" / "results"  # the committed ones
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
-# The fields of a record that may differ between two runs of one trial.
-VOLATILE_FIELDS = ("seconds", "host", "versions", "device", "date", "commit")
 NOT_RECORDED = "not recorded"  # the origin of records of earlier versions
 # The studies that use the processor even where JAX has an accelerator.
 ON_PROCESSOR = ("neighbors", "forests", "semi-supervised-forests", "iterated-loops", "storage")
@@ -116,12 +114,7 @@ class Records:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": current_commit(),
         }
-        self.add(record)
-
-    def add(self, record: Record) -> None:
-        """Write a record, for example one of another folder."""
-        study, variant = (record["config"][name] for name in ("study", "variant"))
-        path = self._unpacked(study, variant) / f"{record['identity']}.json"
+        path = self._unpacked(trial.study, trial.variant) / f"{trial.identity}.json"
         write_file(path, json.dumps(record, sort_keys=True).encode())
 
     def read(self, study: str, variant: str) -> list[Record]:
@@ -227,11 +220,6 @@ def _warn_damaged(path: Path, error: Exception, advice: str) -> None:
     warnings.warn(message, DamagedRecordWarning, stacklevel=2)
 
 
-def reproducible_part(record: Record) -> Record:
-    """Return a record without the fields that differ between machines or days."""
-    return {name: value for name, value in record.items() if name not in VOLATILE_FIELDS}
-
-
 def origin(record: Record) -> dict[str, str]:
     """Return device, date (the day) and commit of a record; "not recorded" where it lacks them."""
     found = {name: str(record.get(name, NOT_RECORDED)) for name in ("device", "date", "commit")}
@@ -251,15 +239,12 @@ def device_name(study: str) -> str:
 
 @cache
 def current_commit() -> str:
-    """Return the commit of the clone, with "+" where files have been changed since.
-
-    That of the variable TWINNED_COMMIT on machines that have the files without their history.
-    """
+    """Return the commit of the clone, with "+" where files have been changed since."""
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
         return commit + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("TWINNED_COMMIT", "unknown")
+        return "unknown"
 
 
 def _git(*arguments: str) -> str:

@@ -9,8 +9,9 @@ two cores that no other trial uses, so a machine with 16 cores runs eight trials
     python -m benchmarks.accuracy.budgets --datasets EE CS --budgets 10 30 --splits 2
     python -m benchmarks.accuracy.budgets --only-table
 
-The tables are those of the paper, of `tables` and `wide_tables`, and three generated ones of 200
-features of which ten are relevant. The sets of molecules are named by `--datasets`.
+The tables are those of the paper and of `tables`; and six wide ones of about 200 features, 500
+training rows and 700 test rows: `latent`, `friedman` and `mixed`, and three with ten features that
+are relevant.
 
 Results: `benchmarks/results/budgets.csv`, `.md`.
 """
@@ -24,7 +25,6 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frame
-from benchmarks.accuracy import wide_tables
 from benchmarks.accuracy.accuracy_auto import geometric_mean
 from benchmarks.accuracy.peers import make_model
 from benchmarks.accuracy.tables import OTHER_TABLES, split_table
@@ -37,6 +37,7 @@ THREADS = {"catboost": "thread_count", "lightgbm": "n_jobs", "xgboost": "n_jobs"
 PEERS = [*THREADS, "gaussian process"]
 UCI = [f"uci {key}" for key in STANDARD_KEYS]
 N_CORES = 2  # of a trial
+N_TRAIN, N_TEST, N_ROWS = 500, 700, 1500  # of wide tables
 COLUMNS = [
     "dataset",
     "split",
@@ -50,6 +51,39 @@ COLUMNS = [
 
 
 # --- tables -------------------------------------------------------------------------------------
+
+
+def make_latent(seed):
+    """185 features from 20 factors, smooth and noisy."""
+    rng = np.random.RandomState(1000 + seed)
+    factors = rng.normal(size=(N_ROWS, 20))
+    loadings = rng.normal(size=(20, 185)) * (rng.uniform(size=(20, 185)) < 0.25)
+    X = factors @ loadings
+    X = X / np.maximum(X.std(axis=0), 1e-9) + 0.3 * rng.normal(size=X.shape)
+    y = np.sin(2 * factors[:, 0]) + factors[:, 1] * factors[:, 2] + 0.5 * factors[:, 3] ** 2
+    y += 0.7 * factors[:, 4:8].sum(axis=1)
+    return X, y + 0.3 * rng.normal(size=N_ROWS)
+
+
+def make_friedman(seed):
+    """Friedman 1 with 155 irrelevant features and 25 copies."""
+    rng = np.random.RandomState(2000 + seed)
+    X = rng.uniform(size=(N_ROWS, 160))
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2
+    y += 10 * X[:, 3] + 5 * X[:, 4] + rng.normal(size=N_ROWS)
+    copies = X[:, :25] * rng.uniform(0.5, 2, size=25) + 1e-3 * rng.normal(size=(N_ROWS, 25))
+    return np.hstack([X, copies]), y
+
+
+def make_mixed(seed):
+    """120 saturating features from 12 factors, and 80 others of which one is relevant."""
+    rng = np.random.RandomState(3000 + seed)
+    factors = rng.normal(size=(N_ROWS, 12))
+    X = np.tanh(factors @ rng.normal(size=(12, 120)) / 2) + 0.2 * rng.normal(size=(N_ROWS, 120))
+    X = np.hstack([X, rng.exponential(size=(N_ROWS, 80))])
+    y = np.exp(0.4 * factors[:, 0]) * (2 + np.cos(2 * factors[:, 1]))
+    y += factors[:, 2] * (factors[:, 3] > 0) + np.log1p(X[:, 120])
+    return X, y + 0.2 * rng.normal(size=N_ROWS)
 
 
 def sparse_linear(X):
@@ -75,27 +109,28 @@ SPARSE = {
     "sparse smooth": sparse_smooth,
     "sparse steps": sparse_steps,
 }
-TABLES = [*KEYS, *OTHER_TABLES, *wide_tables.GENERATED, *SPARSE]
+WIDE = {"latent": make_latent, "friedman": make_friedman, "mixed": make_mixed}
+TABLES = [*KEYS, *OTHER_TABLES, *WIDE, *SPARSE]
 
 
 def make_sparse(name, split):
     """Return training and test rows of 200 features, with noise of a third of the signal."""
     rng = np.random.RandomState(4000 + split)
-    X = rng.normal(size=(wide_tables.N_TRAIN + wide_tables.N_TEST, 200))
+    X = rng.normal(size=(N_TRAIN + N_TEST, 200))
     y = SPARSE[name](X)
     y = y / y.std() + 0.33 * rng.normal(size=len(y))
-    return (X[: wide_tables.N_TRAIN], y[: wide_tables.N_TRAIN]), (
-        X[wide_tables.N_TRAIN :],
-        y[wide_tables.N_TRAIN :],
-    )
+    return (X[:N_TRAIN], y[:N_TRAIN]), (X[N_TRAIN:], y[N_TRAIN:])
 
 
 def load_split(dataset, split):
     """Return training and test rows."""
     if dataset in SPARSE:
         return make_sparse(dataset, split)
-    if dataset in wide_tables.DATASETS:
-        return wide_tables.load_rows(dataset, split)
+    if dataset in WIDE:
+        X, y = WIDE[dataset](split)
+        order = np.random.RandomState(split).permutation(len(y))
+        train, test = order[:N_TRAIN], order[N_TRAIN : N_TRAIN + N_TEST]
+        return (X[train], y[train]), (X[test], y[test])
     return split_table(dataset, split)
 
 
@@ -163,7 +198,7 @@ def summary(runs):
     means = {name: errors[[name, REFERENCE]].dropna().groupby("dataset").mean() for name in names}
     ratios = pd.DataFrame({name: own[name] / own[REFERENCE] for name, own in means.items()})
     seconds = runs.pivot_table(index="dataset", columns="name", values="seconds", aggfunc="median")
-    order = [name for name in [*TABLES, *UCI, *wide_tables.MOLECULES] if name in ratios.index]
+    order = [name for name in [*TABLES, *UCI] if name in ratios.index]
     rows = [
         [
             dataset,

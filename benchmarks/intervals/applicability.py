@@ -5,7 +5,7 @@ fifth with the largest y, or the fifth with the largest values of the feature th
 rank correlation with y. Of the others, a fifth of all rows is for testing, too. Both are predicted,
 and `applicability` classifies them. Reported are the error of each class, the coverage of 90 %
 intervals, and what `measure_applicability` states of the class, which knows the training rows
-alone; and the coverage of weighted intervals (`X_shifted`) with the share of infinite ones.
+alone.
 
 The method was chosen on split 0, so the splits here begin with 1. Intervals, whose calibration
 takes ten fits, are those of split 1 only. Appends to `benchmarks/results/applicability.csv`
@@ -32,17 +32,16 @@ KINDS = ("largest y", "largest feature")
 PER_CLASS = ("rows", "error", "coverage", "stated_error", "stated_coverage")
 OF_INTERVALS = (
     *(f"{label}_{name}" for label in LABELS for name in PER_CLASS[2:]),
-    *("coverage", "weighted_coverage", "weighted_infinite"),
+    "coverage",
 )
 HEADINGS = [
     "", "split", "edge", "outside", "rows", "coverage inside", "at the edge", "outside",
-    "withheld outside", "plain", "weighted (infinite)",
+    "withheld outside", "all rows",
 ]  # fmt: skip
 COLUMNS = [
     "dataset", "held_out", "seed",
     *(f"{label}_{name}:.4g" for label in LABELS for name in PER_CLASS),
-    "withheld_outside:.3f", "coverage:.3f", "weighted_coverage:.3f", "weighted_infinite:.3f",
-    "seconds:.3g",
+    "withheld_outside:.3f", "coverage:.3f", "seconds:.3g",
 ]  # fmt: skip
 
 
@@ -79,21 +78,13 @@ def measure(dataset, held_out, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)
         ends = twin.predict_interval(X.iloc[test], CONFIDENCE)
-        weighted = twin.predict_interval(X.iloc[test], CONFIDENCE, X_shifted=X.iloc[test])
-    covered, weighted_covered = (
-        (own[:, 0] <= y[test]) & (y[test] <= own[:, 1]) for own in (ends, weighted)
-    )
+    covered = (ends[:, 0] <= y[test]) & (y[test] <= ends[:, 1])
     for name in LABELS:
         own = label == name
         result[f"{name}_coverage"] = covered[own].mean() if own.any() else np.nan
         result[f"{name}_stated_error"] = stated["error"][name]
         result[f"{name}_stated_coverage"] = stated["coverage"][name]
-    return {
-        **result,
-        "coverage": covered.mean(),
-        "weighted_coverage": weighted_covered.mean(),
-        "weighted_infinite": np.isinf(weighted).any(axis=1).mean(),
-    }
+    return {**result, "coverage": covered.mean()}
 
 
 def pooled(runs, name):
@@ -116,8 +107,8 @@ def summary(runs):
         "the edge and outside as a ratio to that inside; the number of rows of each class; "
         "their coverage by 90 % intervals, and in brackets the coverage that "
         "`measure_applicability` states, from the training rows alone; the share of the withheld "
-        "rows that are outside; the coverage of all rows by plain and by weighted intervals, and "
-        "the share of infinite ones. Intervals are those of the first split only. "
+        "rows that are outside; and the coverage of all rows. Intervals are those of the first "
+        "split only. "
         "`python -m benchmarks.intervals.applicability`.",
     ]
     for kind, own in runs.groupby("held_out", sort=False):
@@ -165,9 +156,6 @@ def _row(run):
         *(coverage(label) for label in LABELS),
         f"{run['withheld_outside']:.0%}",
         "" if run["seed"] > FIRST_SPLIT else f"{run['coverage']:.0%}",
-        ""
-        if run["seed"] > FIRST_SPLIT
-        else f"{run['weighted_coverage']:.0%} ({run['weighted_infinite']:.0%})",
     ]
 
 

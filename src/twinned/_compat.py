@@ -189,14 +189,6 @@ def jax_is_initialized() -> bool:
     return bool(xla_bridge.backends_are_initialized())
 
 
-# --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
-
-
-def set_booster(estimator, booster):
-    """Give a fitted `LGBMRegressor` another booster."""
-    estimator._Booster = booster
-
-
 # --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
 
 

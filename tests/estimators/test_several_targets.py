@@ -227,8 +227,6 @@ def test_joint_intervals_need_rows_with_all_targets(rows):
     message = "confidence=0.9 needs at least 9 calibration rows with all targets; there are 3"
     with pytest.raises(ValueError, match=message):
         fitted.predict_interval(new_X, 0.9, joint=True)
-    with pytest.raises(ValueError, match="joint=True takes no X_shifted"):
-        fitted.predict_interval(new_X, 0.5, X_shifted=new_X, joint=True)
     with pytest.raises(TypeError, match="joint must be True or False"):
         fitted.predict_interval(new_X, joint="all")
 

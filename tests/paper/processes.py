@@ -135,5 +135,11 @@ def run_toy_study(folder: str) -> None:
     run_study(study, all_trials(study), Records(Path(folder)))
 
 
+def reproducible_part(record):
+    """Return a record without the fields that differ between machines or days."""
+    volatile = ("seconds", "host", "versions", "device", "date", "commit")
+    return {name: value for name, value in record.items() if name not in volatile}
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](*sys.argv[2:])

@@ -18,7 +18,6 @@ from paper.records import (
     Trial,
     device_name,
     origin,
-    reproducible_part,
 )
 from tests.paper import processes
 
@@ -123,7 +122,7 @@ def test_two_runs_of_a_trial_have_equal_reproducible_parts(tmp_path):
         records.write(TRIAL, {"rmse": 1.0}, seconds)
         found.extend(records.read("T9", "modern"))
     assert first != second
-    assert reproducible_part(first[0]) == reproducible_part(second[0])
+    assert processes.reproducible_part(first[0]) == processes.reproducible_part(second[0])
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork processes")

@@ -8,7 +8,7 @@ import pytest
 from paper.experiments import STUDIES
 from paper.loop_relabelling import searched_on_splits
 from paper.networks import QUICK_STEPS, make_estimator
-from paper.records import ON_PROCESSOR, Records, reproducible_part
+from paper.records import ON_PROCESSOR, Records
 from paper.studies import batches, list_trials, run_study
 from tests.paper import processes
 from tests.paper.processes import all_trials, toy_study
@@ -55,7 +55,7 @@ def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
     assert 0 < n_pending < len(trials)  # several were finished between the kills, but not all
 
     expected, found = (
-        [reproducible_part(record) for record in Records(folder).read("toy", "modern")]
+        [processes.reproducible_part(record) for record in Records(folder).read("toy", "modern")]
         for folder in (quiet, killed)
     )
     assert found == expected
@@ -106,7 +106,7 @@ def test_several_processes_give_the_same_records_until_the_deadline(tmp_path):
     assert late.pending(trials) == trials
     run_study(study, trials, late, n_jobs=2)
     one, two = (
-        [reproducible_part(record) for record in records.read("forests", "modern")]
+        [processes.reproducible_part(record) for record in records.read("forests", "modern")]
         for records in (Records(tmp_path / "one"), late)
     )
     assert one == two

@@ -120,7 +120,7 @@ class BatchEffects:
                 self = self._with_noise()
                 if self.tail == NORMAL and np.isinf(self.common_rows):
                     break
-        return self._with_uncertainty()._with_reliability(self.known_batches)
+        return self._with_uncertainty().with_reliability(self.known_batches)
 
     # --- variances ----------------------------------------------------------------------------
 
@@ -183,9 +183,9 @@ class BatchEffects:
         tail, common_rows, unit = fit_noise(errors**2 / variances, self.codes[rows])
         deviation = replace(self.deviation, noise=self.deviation.noise * unit)
         self = replace(self, deviation=deviation, tail=tail, common_rows=common_rows)
-        return self._with_reliability(self.known_batches)
+        return self.with_reliability(self.known_batches)
 
-    def _with_reliability(self, codes: Indices) -> BatchEffects:
+    def with_reliability(self, codes: Indices) -> BatchEffects:
         """With weights of the rows of some batches, and variances of their errors."""
         if self.tail == NORMAL and np.isinf(self.common_rows):
             return self
@@ -413,11 +413,11 @@ class BatchEffects:
             noise_ratio=ratio,
             reliability=np.append(self.reliability, np.ones(len(codes))),
         )
-        return added._with_reliability(np.unique(codes)), codes
+        return added.with_reliability(np.unique(codes)), codes
 
     def without_last(self, n_rows: int) -> BatchEffects:
         """Without the known rows that were added last."""
         names = ("features", "codes", "residual", "weight", "reliability")
         first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
         removed = np.unique(self.codes[len(self.codes) - n_rows :])
-        return replace(self, **first)._with_reliability(removed)
+        return replace(self, **first).with_reliability(removed)

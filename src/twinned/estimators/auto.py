@@ -416,7 +416,6 @@ class AutoTwinRegressor(BlendAttributes):
         X: ArrayLike,
         confidence: float = 0.9,
         *,
-        X_shifted: ArrayLike | None = None,
         batch: ArrayLike | None = None,
         of: str = "measurement",
         y_std: ArrayLike | None = None,
@@ -426,7 +425,7 @@ class AutoTwinRegressor(BlendAttributes):
 
         Parameters
         ----------
-        X, confidence, X_shifted, batch, of, y_std
+        X, confidence, batch, of, y_std
             As of `TwinRegressor`.
         joint : bool, default=False
             Whether the intervals of several targets cover all of them at once with this
@@ -438,11 +437,9 @@ class AutoTwinRegressor(BlendAttributes):
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        options: dict[str, Any] = {"X_shifted": X_shifted, "batch": batch, "of": of, "y_std": y_std}
+        options: dict[str, Any] = {"batch": batch, "of": of, "y_std": y_std}
         if not (check_bool("joint", joint) and self.targets_):
             return super().predict_interval(X, confidence, **options)
-        if X_shifted is not None:
-            raise ValueError("joint=True takes no X_shifted.")
         return super().predict_interval(X, joint_level(self.joint_scores_, confidence), **options)
 
 

@@ -130,7 +130,6 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         X: ArrayLike,
         confidence: float = 0.9,
         *,
-        X_shifted: ArrayLike | None = None,
         batch: ArrayLike | None = None,
         of: str = "measurement",
         y_std: ArrayLike | None = None,
@@ -146,11 +145,6 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
             `low` and `high`.
         confidence : float, default=0.9
             Probability with which an interval covers y.
-        X_shifted : table or array of shape (n, n_features), default=None
-            Rows of another distribution of features, for which intervals are to hold: usually all
-            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
-            by logistic regression (weighted conformal prediction), and intervals are infinite where
-            too few calibration rows are alike. None is the distribution of the training rows.
         batch : str or array of shape (n_queries,), default=None
             As in `predict`. The fewer known rows a batch has, the wider are its intervals.
         of : {"measurement", "value"}, default="measurement"
@@ -166,7 +160,6 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
-        check_in_memory(X_shifted, "X_shifted")
         if is_dask(X):
             self._require_calibration()
             return map_rows(
@@ -175,23 +168,14 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
                 X,
                 ["low", "high"],
                 confidence=confidence,
-                X_shifted=X_shifted,
                 batch=batch,
                 of=of,
                 y_std=y_std,
             )
         prediction = self.predict_distribution(X, batch=batch, of=of, y_std=y_std)
-        if isinstance(prediction, TargetPredictions):
-            if X_shifted is not None:
-                raise ValueError("X_shifted needs a single target; use one of model.targets_.")
-            self._warn_of_shift(prediction.predictions[0].queries)
-            return prediction.interval(confidence)
-        prediction.require_calibration()
+        intervals = prediction.interval(confidence)
         self._warn_of_shift(prediction.queries)
-        shifted = None
-        if X_shifted is not None:
-            shifted = self.validate_queries(X_shifted).encode().features
-        return prediction.interval(confidence, shifted)
+        return intervals
 
     def _require_calibration(self) -> None:
         if not self.targets_ and self.calibration_ is None:

@@ -17,10 +17,8 @@ from twinned.models.base_estimator import (
 )
 from twinned.models.resources import parse_memory_limit
 from twinned.models.sklearn import (
-    LazyPairMatrix,
     PairTrainingSet,
-    bytes_per_binned_pair,
-    supports_blocks,
+    build_pairs,
 )
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import (
@@ -37,8 +35,6 @@ from twinned.rows.folds import held_out_rows
 from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
-
-_MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 
 
 class Pairs(NamedTuple):
@@ -98,9 +94,8 @@ class TrainingPairBuilder:
         if n_used < len(used):
             used = self.rng.choice(used, size=n_used, replace=False)
         first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
-        pairs = LazyPairMatrix(self.features, validation.rows, anchors.rows, first, second)
         return {
-            "X_val": np.asarray(pairs),
+            "X_val": build_pairs(self.features, validation.rows, anchors.rows, first, second),
             "y_val": difference(validation.targets[first], anchors.targets[second]) / self.unit,
         }
 
@@ -117,16 +112,13 @@ class TrainingPairBuilder:
         return self.training_set(pairs, self.validation_pairs(held_out, others))
 
     def training_set(self, pairs: Pairs, fit_params: dict[str, object]) -> PairTrainingSet:
-        """The training set; for LightGBM with a lazy pair matrix, where it is large."""
+        """The training set of these pairs."""
         rows, y = self.rows.rows, self.rows.targets / self.unit
         y = round_for_sums(y) if self.is_default else y
-        matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
-        n_bytes = len(pairs.first) * self.features.bytes_per_pair
-        lazy = n_bytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
         if pairs.weight is not None:
             fit_params = {**fit_params, "sample_weight": pairs.weight}
         return PairTrainingSet(
-            pairs=matrix if lazy else np.asarray(matrix),
+            pairs=build_pairs(self.features, rows, rows, pairs.first, pairs.second),
             target=difference(y[pairs.first], y[pairs.second]),
             fit_params=fit_params,
             first=pairs.first,
@@ -137,18 +129,13 @@ class TrainingPairBuilder:
 
 
 def max_pairs_in_memory(
-    memory_limit: int | str | None,
-    features: PairFeatures,
-    n_outputs: int,
-    *,
-    binned: bool = False,
+    memory_limit: int | str | None, features: PairFeatures, n_outputs: int
 ) -> int:
     """The number of pairs that fit into memory, with their targets, indices and weights."""
     limit = parse_memory_limit(memory_limit)
     if limit is None:
         return 2**62
-    bytes_per_pair = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
-    return limit // (bytes_per_pair + 8 * n_outputs + 3 * 8)
+    return limit // (features.bytes_per_pair + 8 * n_outputs + 3 * 8)
 
 
 def choose_pairs(

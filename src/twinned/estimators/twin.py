@@ -32,9 +32,9 @@ from twinned.models.imputation import impute_target
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
-    LazyPairMatrix,
     PairTrainingSet,
     SklearnDifferenceModel,
+    build_pairs,
     fit_on_pairs,
     normalize_weights,
 )
@@ -119,7 +119,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
         cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.
     memory_limit : int, str or None, default="512MB"
-        Bound of the pair matrix of `fit` (or of LightGBM's binned copy) and of the blocks of
+        Bound of the pair matrix of `fit` and of the blocks of
         `predict`, in bytes or as "2GB".
     random_state : int, RandomState or None, default=None
         Seed of random pairs and anchors, and of a base estimator without a seed.
@@ -372,8 +372,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """
         model, index = self.difference_model_, np.arange(len(labels[0]))
         pairs = [
-            np.asarray(LazyPairMatrix(model.features, first, second, index, index))
-            for first, second in sides
+            build_pairs(model.features, first, second, index, index) for first, second in sides
         ]
         target = np.concatenate(labels) / model.unit
         target = target[:, 0] if training.target.ndim == 1 else target

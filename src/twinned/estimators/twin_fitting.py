@@ -33,7 +33,6 @@ from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
-    supports_blocks,
     target_unit,
 )
 from twinned.models.wide_tables import important_features
@@ -85,9 +84,7 @@ class TwinFitting:
             selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
         features = PairFeatures(twin.pair_features, rows.schema, self.pair_dtype, selected)
         base = make_base_estimator(twin.estimator, sizes, len(rows), n_outputs, len(selected))
-        max_pairs = max_pairs_in_memory(
-            twin.memory_limit, features, n_outputs, binned=supports_blocks(base)
-        )
+        max_pairs = max_pairs_in_memory(twin.memory_limit, features, n_outputs)
         if validation is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         learned = None

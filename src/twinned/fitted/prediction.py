@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,14 +16,15 @@ from twinned.fitted.quantiles import (
     check_confidence,
     check_levels,
     check_values,
-    likelihood_ratio,
     tails,
-    weighted_quantiles,
 )
 from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, check_numbers, check_real
+
+if TYPE_CHECKING:
+    from twinned.fitted.anchors import Queries
 
 NO_CALIBRATION = (
     "The model stores no calibration, which prediction intervals and quantiles need; "
@@ -194,25 +195,11 @@ class Prediction:
         std = self.spread if self.calibration is None else self.calibration.std(self.scale)
         return std if self.target == IDENTITY else self.target.slope(self.mean) * std
 
-    def interval(self, confidence: float = 0.9, shifted: Floats | None = None) -> Floats:
-        """(query, 2): ends of intervals, beyond which y is equally likely.
-
-        `shifted` (row, encoded feature) are rows of another distribution, for which the intervals
-        are to hold; see `twinned.fitted.quantiles`.
-        """
+    def interval(self, confidence: float = 0.9) -> Floats:
+        """(query, 2): ends of intervals, beyond which y is equally likely."""
         calibration = self.require_calibration()
         level = check_confidence(confidence, calibration.n_rows)
-        if shifted is None:
-            return self.quantiles(tails(level))
-        if calibration.rows is None:
-            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
-        known_features = self.fitted.anchors.features[calibration.rows]
-        ratio = likelihood_ratio(known_features, shifted)
-        weights, query_weights = ratio(known_features), ratio(self.queries.encode().features)
-        scores, upper = calibration.scores, tails(level)[1]
-        low = -weighted_quantiles(-scores[::-1], weights[::-1], query_weights, upper)
-        high = weighted_quantiles(scores, weights, query_weights, upper)
-        return self._of_scores(np.column_stack([low, high]))
+        return self.quantiles(tails(level))
 
     def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
         """(query, quantile): values that y does not exceed with these probabilities."""
@@ -258,6 +245,11 @@ class TargetPredictions:
 
     predictions: Sequence[Prediction]  # one for each target
 
+    @property
+    def queries(self) -> Queries:
+        """The rows that are predicted, as the model of the first target has them."""
+        return self.predictions[0].queries
+
     def _stack(self, results: Sequence[Floats]) -> Floats:
         return np.stack(results, axis=1)
 
@@ -296,7 +288,7 @@ class TargetPredictions:
         return np.stack(draws, axis=2)
 
     def _columns(self, y: ArrayLike) -> list[tuple[Prediction, Floats]]:
-        n_rows, n_targets = len(self.predictions[0].queries), len(self.predictions)
+        n_rows, n_targets = len(self.queries), len(self.predictions)
         values = check_numbers("y", y) if np.ndim(y) else np.asarray(check_real("y", y))
         if values.ndim and values.shape != (n_rows, n_targets):
             raise ValueError(f"y has the shape {values.shape}, not {(n_rows, n_targets)}.")

@@ -1,20 +1,13 @@
-"""The distribution of scores, and weighted quantiles for rows of another distribution.
+"""The distribution of scores.
 
 A score is the error of a held-out row, y minus prediction, in units of its error scale. The next
 score is below the k-th of n in increasing order with the probability k / (n + 1), whatever the
 distribution is (conformal prediction). Between some such quantiles the distribution is that of a
 transformed Student variable, so that it has a smooth density, and beyond them it has its tails.
-
-In weighted conformal prediction, the scores of calibration rows are weighted by how much likelier
-each row is among the rows to predict than among the calibration rows (Tibshirani, Barber, Candès
-and Ramdas 2019). The ratio of likelihoods is estimated by logistic regression. The intervals hold
-where y depends on the features in the same way in both, and where calibration rows of all kinds
-exist: where they do not, the ratio is unknown, and intervals are infinite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Real
 from typing import NamedTuple
 
@@ -22,8 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 from scipy.stats import t as student_t
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_numbers, check_real
@@ -37,8 +28,6 @@ _TIED = 0.05  # share of the scores with the same value, from which on it has kn
 _LEAST_SLOPE = 1e-3  # of the transformation, in units of that of most scores
 _LEAST_LEVEL = 1e-100  # `stdtrit` fails at levels near the smallest number
 _LARGEST = 1e100  # score; larger and infinite ones count as this one
-MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation
-_CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
 class ScoreDistribution(NamedTuple):
@@ -171,74 +160,6 @@ def check_values(y: ArrayLike, n_rows: int) -> Floats:
     return values
 
 
-def half_widths(scores: Floats, scales: Floats) -> dict[str, list[float]]:
-    """Return the half widths of intervals of the held-out rows, by confidence.
-
-    `scores` and `scales` are (row,) scores and error scales. A confidence that needs more rows is
-    not included.
-
-    >>> half_widths(np.arange(-9.0, 10.0), np.full(19, 2.0))["typical half width"][:3]
-    [10.0, 16.0, 18.0]
-    """
-    distribution = ScoreDistribution.of(np.sort(scores))
-    levels = [level for level in _CONFIDENCES if suffices(level, len(scores))]
-    factors = [float(np.ptp(distribution.quantile(tails(level)))) / 2 for level in levels]
-    names = ["typical half width", "smallest", "largest"]
-    widths = np.outer([np.median(scales), scales.min(), scales.max()], factors).tolist()
-    return {"confidence": levels, **dict(zip(names, widths, strict=True))}
-
-
 def suffices(level: float, n: int) -> bool:
     """Whether n scores can guarantee a confidence."""
     return (1.0 - level) * (n + 1) + 1e-9 >= 1
-
-
-def weighted_quantiles(
-    scores: Floats, weights: Floats, query_weights: Floats, level: float
-) -> Floats:
-    """(query,): quantiles of sorted scores with weights, beside the unknown score of each query.
-
-    That counts as infinite, with the weight of the query; so does the quantile where its weight is
-    more than 1 − level of all.
-
-    >>> scores, weights = np.arange(1.0, 20.0), np.ones(19)
-    >>> weighted_quantiles(scores, weights, np.array([1.0, 5.0]), 0.9)
-    array([18., inf])
-    """
-    sums = np.cumsum(weights)
-    needed = level * (sums[-1] + query_weights)
-    # the margin is for rounding, which must not skip a score
-    return np.append(scores, np.inf)[np.searchsorted(sums, needed * (1 - 1e-12))]
-
-
-def likelihood_ratio(known: Floats, target: Floats) -> Callable[[Floats], Floats]:
-    """A function that returns the (row,) likelihood ratios of rows, target to known.
-
-    `known` and `target` are (row, encoded feature); a missing value counts as the mean, and
-    features that are constant among the known rows are not used. Ratios are clipped to `MAX_RATIO`
-    and its inverse.
-
-    >>> rng = np.random.RandomState(0)
-    >>> ratio = likelihood_ratio(rng.normal(size=(500, 1)), rng.normal(1, size=(500, 1)))
-    >>> ratio(np.array([[0.5], [1.5]])).round(1)  # exactly exp(0) and exp(1)
-    array([1. , 2.8])
-    """
-    with np.errstate(invalid="ignore"):  # a feature without values
-        scaler = StandardScaler().fit(known)
-        varying = scaler.var_ > 0
-    if not varying.any():
-        return lambda rows: np.ones(len(rows))
-
-    def features(rows: Floats) -> Floats:
-        return np.nan_to_num(scaler.transform(rows)[:, varying])
-
-    both = features(np.concatenate([known, target]))
-    is_target = np.repeat([0, 1], [len(known), len(target)])
-    regression = LogisticRegression(max_iter=1000).fit(both, is_target)
-    prior, limit = np.log(len(target) / len(known)), np.log(MAX_RATIO)
-
-    def ratio(rows: Floats) -> Floats:
-        log_ratio = regression.decision_function(features(rows)) - prior
-        return np.exp(np.clip(log_ratio, -limit, limit))
-
-    return ratio

@@ -2,10 +2,6 @@
 
 Three things that an estimator would do wrongly on pairs are handled here: a search cross-validates
 over folds of rows, early stopping holds out rows, and the number of threads is the user's.
-
-LightGBM stores one byte per feature of a pair, where the pair itself takes eight. Given as a
-`lightgbm.Sequence`, pairs are built block by block, binned and discarded, so that all pairs of
-2,000 rows fit into memory where their matrix does not.
 """
 
 from __future__ import annotations
@@ -15,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
-from twinned._compat import boosting_trees, is_search, set_booster, set_folds
+from twinned._compat import boosting_trees, is_search, set_folds
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
@@ -34,7 +30,6 @@ from twinned.rows.validation import draw_seed
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
 _LOGGER = logging.getLogger("twinned")
-_FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters
 # Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
 # is far above rounding, and far below the width of a bin.
 _RESOLUTION = 2.0**-30
@@ -44,45 +39,21 @@ _POSITION = 0.24**0.5
 # Columns of pairs that a smaller share knows are not used: boosting cannot bin a column without any
 # known value, and finds its bins by a sample of the pairs. One that 1 % of the rows know has more.
 _LEAST_KNOWN_SHARE = 1e-4
-# Aliases of `n_estimators`, which take precedence in LightGBM's own `fit`.
-_N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
-_N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
 
 Pairs = NDArray[np.floating]  # (pair, pair feature)
 
 
-@dataclass(frozen=True, eq=False)
-class LazyPairMatrix:
-    """A pair matrix whose rows are built when they are accessed.
+def build_pairs(
+    features: PairFeatures, left: Rows, right: Rows, first: Indices, second: Indices
+) -> Pairs:
+    """The matrix of pairs of rows `first` of `left` with rows `second` of `right`.
 
-    Its pairs are rows `first` of `left` with rows `second` of `right`.
+    It is filled in blocks, so that no second array of its size is allocated.
     """
-
-    features: PairFeatures
-    left: Rows
-    right: Rows
-    first: Indices
-    second: Indices
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    @property
-    def block_rows(self) -> int:
-        """Number of rows of a block."""
-        return max(1, _BLOCK_BYTES // self.features.bytes_per_pair)
-
-    def __getitem__(self, rows: Indices | slice | int) -> Pairs:
-        """One row, or those of a slice or a list."""
-        left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
-        return self.features.build(left, right)
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Pairs:
-        """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
-        pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
-        for rows in row_blocks(len(self), self.block_rows):
-            pairs[rows] = self[rows]
-        return pairs
+    pairs = np.empty((len(first), features.width), dtype=features.dtype)
+    for rows in row_blocks(len(first), max(1, _BLOCK_BYTES // features.bytes_per_pair)):
+        pairs[rows] = features.build(left.take(first[rows]), right.take(second[rows]))
+    return pairs
 
 
 class PairTrainingSet(NamedTuple):
@@ -93,7 +64,7 @@ class PairTrainingSet(NamedTuple):
     `first`, `second` (n_pairs,) of the pairs, their values `y` and `groups`.
     """
 
-    pairs: Pairs | LazyPairMatrix
+    pairs: Pairs
     target: Floats
     fit_params: dict[str, Any]
     first: Indices
@@ -111,7 +82,7 @@ class PairTrainingSet(NamedTuple):
             weight = fit_params["sample_weight"]
             fit_params["sample_weight"] = np.append(weight, np.full(len(target), weight.mean()))
         return self._replace(
-            pairs=np.concatenate([np.asarray(self.pairs), pairs]),
+            pairs=np.concatenate([self.pairs, pairs]),
             target=np.concatenate([self.target, target]),
             fit_params=fit_params,
         )
@@ -135,20 +106,16 @@ def fit_on_pairs(
     set_threads = parameters.get("n_jobs", 1) is None
     if set_threads:
         base.set_params(n_jobs=count_threads(n_jobs))
-    if not isinstance(pairs, LazyPairMatrix):
-        _clear_unknown_columns(pairs)
+    _clear_unknown_columns(pairs)
     is_rounded = round_pairs(base, training)
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
     with limit_threads(n_jobs):
-        if isinstance(pairs, LazyPairMatrix):
-            base = _fit_in_blocks(base, pairs, training.target, **training.fit_params)
-        else:
-            base.fit(pairs, training.target, **training.fit_params)
+        base.fit(pairs, training.target, **training.fit_params)
     if is_search(base):
         set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs
     if is_rounded:
         for boosting in base.estimators_ if isinstance(base, MultiOutputRegressor) else [base]:
-            _separate_thresholds(boosting, np.asarray(pairs))
+            _separate_thresholds(boosting, pairs)
     if set_threads:
         # blocks of queries are predicted in parallel instead; and a forest that sums its trees on
         # several threads rounds differently from call to call
@@ -176,7 +143,7 @@ def round_pairs(base: BaseEstimator, training: PairTrainingSet) -> bool:
     inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
     if not isinstance(inner, HistGradientBoostingRegressor):
         return False
-    pairs, categorical = np.asarray(training.pairs), inner.categorical_features
+    pairs, categorical = training.pairs, inner.categorical_features
     if pairs.dtype != np.float64 or not (categorical is None or isinstance(categorical, str)):
         return False
     low, high = np.fmin.reduce(pairs), np.fmax.reduce(pairs)
@@ -206,55 +173,6 @@ def _separate_thresholds(boosting: HistGradientBoostingRegressor, pairs: Pairs) 
     ends = np.cumsum([len(tree) for tree in trees])
     for tree, moved in zip(trees, np.split(nodes, ends[:-1]), strict=True):
         tree["num_threshold"] = moved["num_threshold"]
-
-
-def supports_blocks(base: BaseEstimator) -> bool:
-    """Whether pairs can be built in blocks for this estimator."""
-    kind, parameters = type(base), base.get_params()
-    return (
-        (kind.__module__.partition(".")[0], kind.__name__) == ("lightgbm", "LGBMRegressor")
-        and not _N_ESTIMATORS_ALIASES & set(parameters)
-        and not callable(base.objective)
-        and not parameters.get("linear_tree", False)  # needs the raw values
-    )
-
-
-def bytes_per_binned_pair(width: int) -> int:
-    """Memory of LightGBM per pair: bins, their copy, gradients and scores.
-
-    Measured with 1,000 to 2,000 rows, and rounded up.
-    """
-    return 32 + 3 * width
-
-
-def _fit_in_blocks(
-    base: BaseEstimator, pairs: LazyPairMatrix, target: Floats, sample_weight: Floats | None = None
-) -> BaseEstimator:
-    """Fit an `LGBMRegressor` to pairs built in blocks, with the same result as its own `fit`.
-
-    Its `fit` does not support `lightgbm.Sequence`. So it is fitted to a few pairs, which resolves
-    its parameters, and then gets the booster that is trained on all pairs.
-    """
-    import lightgbm
-
-    class Blocks(lightgbm.Sequence):  # type: ignore[misc, unused-ignore]
-        batch_size = pairs.block_rows
-
-        def __len__(self):
-            return len(pairs)
-
-        def __getitem__(self, rows):
-            return pairs[rows]
-
-    first_pairs = slice(0, min(_FIRST_PAIRS, len(pairs)))
-    fitted = clone(base).set_params(n_estimators=1).fit(pairs[first_pairs], target[first_pairs])
-    settings = fitted.booster_.params | {"num_iterations": base.n_estimators}
-    rows = lightgbm.Dataset(Blocks(), label=target, weight=sample_weight, params=settings)
-    fitted.set_params(n_estimators=base.n_estimators)
-    booster = lightgbm.train(settings, rows)
-    booster.free_dataset()
-    set_booster(fitted, booster)
-    return fitted
 
 
 def normalize_weights(weight: Floats) -> Floats:

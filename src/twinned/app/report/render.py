@@ -86,7 +86,7 @@ def render(report: Content) -> str:
     return page.render(
         report=report,
         style=_read("page.css"),
-        script=_read("page.js"),
+        script=_read("elements.js") + _read("page.js"),
         data=data,
         charts=draw_charts(report),
         rows=leaderboard_rows(report["leaderboard"]),

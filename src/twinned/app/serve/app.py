@@ -213,8 +213,9 @@ def _render_page(page: str, service: PredictionService) -> Response:
     def read(file: str, package: str = "twinned.app.serve") -> str:
         return files(package).joinpath(file).read_text("utf-8")
 
-    text = read(f"{page}.html").replace("{{style}}", read("page.css", "twinned.app.report"))
-    text = text.replace("{{script}}", read("elements.js") + read(f"{page}.js"))
+    shared = "twinned.app.report"
+    text = read(f"{page}.html").replace("{{style}}", read("page.css", shared))
+    text = text.replace("{{script}}", read("elements.js", shared) + read(f"{page}.js"))
     text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 

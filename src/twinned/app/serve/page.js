@@ -1,13 +1,6 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
 let columns = [], inputs = [], batch = null, intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
-function format(value) {
-  if (typeof value !== "number") return value === null ? "—" : String(value);
-  const size = Math.abs(value);
-  return size !== 0 && (size < 1e-4 || size >= 1e9) ? value.toExponential(3)
-    : value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0, useGrouping: "min2" } : { maximumSignificantDigits: 4 });
-}
-
 function withinBound(value) {
   return Math.min(Math.max(value, lowerBound ?? -Infinity), upperBound ?? Infinity);
 }
