@@ -113,7 +113,7 @@ dist: $(VENV)/.release  ## build the wheel and the source package, and check the
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/check-manifest
 	$(BIN)/pyroma --min 10 .
-	test $$(wc -c < dist/*.tar.gz) -lt 2000000
+	test $$(cat dist/*.tar.gz | wc -c) -lt 2000000
 
 workflows: $(VENV)/.release  ## check the workflows
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

@@ -106,9 +106,13 @@ def summarize(table):
         pairs = zip_longest(*PUBLISHED[name])
         cells = [f"{a:.3f}" if b is None else f"{a:.3f} ({b:.3f})" for a, b in pairs]
         cells += ["–"] * (3 - len(cells))
-        rows.append([name, *cells, *(f"{ours.loc[name, model]:.3f}" for model in models)])
+        own = [ours.loc[name, model] for model in models]
+        rows.append([name, *cells, *("–" if np.isnan(error) else f"{error:.3f}" for error in own)])
     ratios = ours.loc[names, models].div(lowest, axis=0)
-    for title, values in (("geometric mean", gmean(ratios)), ("largest", ratios.max())):
+    for title, values in (
+        ("geometric mean", gmean(ratios, nan_policy="omit")),
+        ("largest", ratios.max()),
+    ):
         rows.append([f"ratio to the lowest published, {title}", "", "", ""])
         rows[-1] += [f"{value:.3f}" for value in values]
     return [

@@ -689,7 +689,7 @@ def test_predictions_that_are_not_finite_raise(fast, rng):
 
 @pytest.fixture
 def few_pairs(monkeypatch):
-    """20 pairs per row, however few rows there are."""
+    """As many pairs per row, however few rows there are."""
     monkeypatch.setattr("twinned.models.base_estimator._LEAST_ROWS", 0)
 
 
@@ -699,7 +699,7 @@ def test_pairs_and_trees_follow_the_noise(cv, noise, is_thorough, few_pairs, rng
     X = rng.uniform(size=(100, 2))
     y = X[:, 0] + noise * rng.normal(size=100)
     twin = TwinRegressor(cv=cv, random_state=0).fit(X, y)
-    assert twin.n_pairs_ == (100 * 99 // 2 if is_thorough else 100 * 20)
+    assert twin.n_pairs_ == (100 * 99 // 2 if is_thorough else 100 * 40)
     # the choice does not depend on the unit of y, nor on a further output like the first one
     for other in (1e6 * y, np.column_stack([y, -y])):
         assert TwinRegressor(cv=cv, random_state=0).fit(X, other).n_pairs_ == twin.n_pairs_
@@ -707,7 +707,7 @@ def test_pairs_and_trees_follow_the_noise(cv, noise, is_thorough, few_pairs, rng
 
 @pytest.mark.parametrize(
     ("effort", "n_pairs", "bins"),
-    [("small", 2000, 63), ("fast", 2000, 63), ("thorough", 4950, 255)],
+    [("small", 2000, 63), ("fast", 4000, 63), ("thorough", 4950, 255)],
 )
 def test_an_effort_is_not_chosen_by_the_noise(effort, n_pairs, bins, few_pairs, rng):
     X = rng.uniform(size=(100, 2))

@@ -93,8 +93,8 @@ def test_a_leaf_holds_the_same_share_of_fewer_pairs():
     boosting = THOROUGH.make_estimator(500, 1, 80)
     share = THOROUGH.n_pairs(500, 80) / DEFAULT_PAIRS
     assert boosting.min_samples_leaf == int(125 * share) == 19
-    # 20 pairs per row of 300 rows, of 299 / 2
-    assert FAST.make_estimator(300, 1, 10).min_samples_leaf == int(75 * 20 * 2 / 299) == 10
+    # 40 pairs per row of 300 rows, of 299 / 2
+    assert FAST.make_estimator(300, 1, 10).min_samples_leaf == int(75 * 40 * 2 / 299) == 20
     # 40 rows have fewer pairs than the default
     assert THOROUGH.make_estimator(40, 1, 80).min_samples_leaf == 10
 
