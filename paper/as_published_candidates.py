@@ -5,15 +5,14 @@ printed on TF, RCL and WSB. Each candidate is a rule of the training that neithe
 description of the author's code states, changed here alone and not in the reproduction. One that
 is the cause brings TF, RCL and WSB to print together and leaves the six others.
 
-Every candidate has errors of three predictions: ½F(x, a) − ½F(a, x), as in the reproduction, and
-F(x, a) or −F(a, x) alone; with one anchor, drawn at random for each row, with all, and with the
+Every candidate has errors with one anchor, drawn at random for each row, with all, and with the
 best number of nearest anchors. Results: `benchmarks/results/as_published_candidates.csv`; the page
 of the reproduction has them as factors.
 
     python -m paper.as_published_candidates                       # minutes on a GPU
     python -m paper.as_published_candidates --datasets WSB --n-splits 2 --n-members 1
 
-The candidate of the hypothesis of the page has errors of each split, of ½F(x, a) − ½F(a, x) only:
+The candidate of the hypothesis of the page has errors of each split:
 
     python -m paper.as_published_candidates --hypothesis --n-splits 25 --n-members 32
 """
@@ -37,10 +36,9 @@ from twinned.datasets import KEYS
 from twinned.models.neural.network import fold_in, integers
 
 COLUMNS = [
-    "candidate", "dataset", "prediction", "rmse_1_anchor:.5g", "rmse_all_anchors:.5g",
+    "candidate", "dataset", "rmse_1_anchor:.5g", "rmse_all_anchors:.5g",
     "rmse_nearest:.5g", "rmse_ensemble:.5g", "epochs:.0f", "splits", "members", "seconds:.3g",
 ]  # fmt: skip
-PREDICTIONS = ("mean", "first", "second")  # ½F(x, a) − ½F(a, x), F(x, a) and −F(a, x)
 
 
 class Rules(NamedTuple):
@@ -172,7 +170,7 @@ def run_hypothesis(dataset, *, hypothesis, n_splits, n_members):
     models, tests = fit_candidates(dataset, [HYPOTHESIS], n_splits, n_members)
     rows = []
     for split, (model, test) in enumerate(zip(models, tests, strict=True)):
-        one, every, ensemble, *nearest = split_errors(model, *test)[0]
+        one, every, ensemble, *nearest = split_errors(model, *test)
         row = {"split": split, "members": n_members, "1_anchor": one, "all_anchors": every}
         found = dict(zip(NEIGHBORS, nearest, strict=False))  # as many as there are anchors
         by_number = {f"nearest_{k}": found.get(k, np.nan) for k in NEIGHBORS}
@@ -188,27 +186,24 @@ def run_candidates(dataset, *, candidates, n_splits, n_members):
         own = models[number * n_splits : (number + 1) * n_splits]
         curves = [model.learning_curve_ for model in own]
         errors = [split_errors(model, *test) for model, test in zip(own, tests, strict=True)]
-        for prediction, (one, every, ensemble, *nearest) in zip(
-            PREDICTIONS, np.mean(errors, axis=0), strict=True
-        ):
-            rows.append(
-                {
-                    "candidate": name,
-                    "prediction": prediction,
-                    "rmse_1_anchor": one,
-                    "rmse_all_anchors": every,
-                    "rmse_nearest": min(nearest),
-                    "rmse_ensemble": ensemble,
-                    "epochs": np.mean([np.isfinite(c).sum(axis=1).mean() for c in curves]),
-                    "splits": n_splits,
-                    "members": n_members,
-                }
-            )
+        one, every, ensemble, *nearest = np.mean(errors, axis=0)
+        rows.append(
+            {
+                "candidate": name,
+                "rmse_1_anchor": one,
+                "rmse_all_anchors": every,
+                "rmse_nearest": min(nearest),
+                "rmse_ensemble": ensemble,
+                "epochs": np.mean([np.isfinite(c).sum(axis=1).mean() for c in curves]),
+                "splits": n_splits,
+                "members": n_members,
+            }
+        )
     return rows
 
 
 def split_errors(model, X, y):
-    """(prediction, kind): errors with one anchor and with all, of one network and of all members.
+    """Errors with one anchor and with all, of one network, and of all members with all anchors.
 
     The others are of one network with nearest anchors, by their number.
     """
@@ -216,24 +211,14 @@ def split_errors(model, X, y):
     sizes = [k for k in NEIGHBORS if k <= len(twin.anchors_y)]
     nearest = twin.nearest_anchors(X, max(sizes))
     predicted, single = [], []
-    for forward, backward, anchors_y in twin.both_orders(X):
-        orders = [0.5 * (forward - backward), forward, -backward]
-        estimates = [own + anchors_y for own in orders]
-        predicted.append([own.mean(axis=1) for own in estimates])
-        single.append(
-            [
-                # the expected error of an anchor that is drawn at random for each row
-                [
-                    np.sqrt(np.mean((own - y[:, None]) ** 2)),
-                    rmse(own.mean(axis=1), y),
-                    *errors_by_n_neighbors(own, y, nearest, sizes).values(),
-                ]
-                for own in estimates
-            ]
-        )
-    ensemble = [rmse(own, y) for own in np.mean(predicted, axis=0)]
-    one, every, *by_number = np.mean(single, axis=0).T
-    return np.column_stack([one, every, ensemble, *by_number])
+    for own in twin.estimates(X):
+        predicted.append(own.mean(axis=1))
+        # the expected error of an anchor that is drawn at random for each row
+        one = np.sqrt(np.mean((own - y[:, None]) ** 2))
+        by_number = errors_by_n_neighbors(own, y, nearest, sizes)
+        single.append([one, rmse(predicted[-1], y), *by_number.values()])
+    one, every, *by_number = np.mean(single, axis=0)
+    return [one, every, rmse(np.mean(predicted, axis=0), y), *by_number]
 
 
 BENCHMARK = frame.Benchmark(

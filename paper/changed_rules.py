@@ -40,7 +40,6 @@ HYPOTHESIS_CELLS = {
     ("T3", "tnnr_all_anchors"): "all_anchors",
     ("T3", "nn_inference"): "nearest",
 }
-ORDERS = {"first": "prediction by F(x, a) alone", "second": "prediction by −F(a, x) alone"}
 
 
 def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
@@ -50,16 +49,14 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
     """
     runs = pd.read_csv(RESULTS / "as_published_candidates.csv")
     columns = [column for column, _, _ in CANDIDATE_KINDS.values()]
-    errors = runs.set_index(["candidate", "prediction", "dataset"])[columns].sort_index()
-    unchanged: Any = errors.loc["none", "mean"]
+    errors = runs.set_index(["candidate", "dataset"])[columns].sort_index()
+    unchanged: Any = errors.loc["none"]
     rows = [["needed to reach print", *map(_joined, _needed(tables).to_numpy()), ""]]
-    rules = [(name, "mean") for name in runs["candidate"].unique() if name != "none"]
-    for name, order in [*rules, *(("none", order) for order in ORDERS)]:
-        factors = errors.loc[name, order] / unchanged
+    for name in runs["candidate"].unique()[1:]:
+        factors = errors.loc[name] / unchanged
         others = factors.drop(index=list(FITTED)).to_numpy()
         cells = [_joined(factors.loc[key]) for key in FITTED]
-        label = name if order == "mean" else ORDERS[order]
-        rows.append([label, *cells, f"{others.min():.2f} to {others.max():.2f}"])
+        rows.append([name, *cells, f"{others.min():.2f} to {others.max():.2f}"])
     others = [str(key) for key in unchanged.index if key not in FITTED]
     return (
         HYPOTHESIS
@@ -158,7 +155,7 @@ def _largest_change(errors: pd.DataFrame, unchanged: Any) -> str:
     scaled = [name for name in errors.index.unique("candidate") if str(name).startswith("loss ×")]
     columns = ["rmse_1_anchor", "rmse_all_anchors"]
     changes = [
-        (errors.loc[name, "mean"] / unchanged - 1).drop(index=list(FITTED))[columns].abs()
+        (errors.loc[name] / unchanged - 1).drop(index=list(FITTED))[columns].abs()
         for name in scaled
     ]
     return f"{100 * max(own.to_numpy().max() for own in changes):.1f} %"

@@ -8,18 +8,14 @@ would, with less noise.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from paper.fixed_anchor import substitute_anchor
 from twinned.models.neural.device import on_device
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.inference import anchor_differences
-from twinned.models.neural.network import Network, Shape
 from twinned.rows.neighbors import distance_matrix
 from twinned.rows.schema import Floats
 
@@ -56,20 +52,6 @@ class FittedTwin:
         """Yield (query, anchor) estimates, member by member."""
         for differences in self._differences(X):
             yield differences.astype(np.float64) * self._y_scale + self.anchors_y
-
-    def both_orders(self, X: Floats) -> Iterator[tuple[Floats, Floats, Floats]]:
-        """Yield (query, anchor) F(x, a) and F(a, x), and the anchors' y, member by member.
-
-        These are the raw outputs of a network, without the mean of both orders.
-        """
-        networks = self._networks.networks
-        queries, anchors = self._matrices(X)
-        for member in range(self.n_members):
-            of_member = networks.take(slice(member, member + 1))
-            with on_device(self._networks.device, self._networks.n_jobs):
-                raw = raw_outputs(of_member.shape, of_member.parameters, queries, anchors)
-            forward, backward = np.asarray(raw, dtype=np.float64) * self._y_scale
-            yield forward, backward, self.anchors_y
 
     def predictions(self, X: Floats) -> Floats:
         """(member, query) predictions from all anchors."""
@@ -122,20 +104,6 @@ class FittedTwin:
                     for low in range(0, len(queries), step)
                 ]
             yield np.concatenate(blocks, axis=1)[0, :, :, 0]
-
-
-@partial(jax.jit, static_argnames="shape")
-def raw_outputs(shape: Shape, parameters: Any, queries: Any, anchors: Any) -> Any:
-    """(order, query, anchor) F(x, a) and F(a, x) of one network with a leading member axis."""
-    own = jax.tree.map(lambda value: value[0], parameters)
-    network = Network(shape, own, jnp.float32(0.0))
-    halves, others = network.first_layer(queries), network.first_layer(anchors)
-
-    def of_query(half: Any) -> Any:
-        both = jnp.stack([half[0] + others[1], others[0] + half[1]])
-        return network.output(both)[..., 0]
-
-    return jnp.moveaxis(jax.lax.map(of_query, halves), 0, 1)
 
 
 def plain_predictions(model: Any, X: Floats) -> Floats:

@@ -114,12 +114,7 @@ class Records:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": current_commit(),
         }
-        self.add(record)
-
-    def add(self, record: Record) -> None:
-        """Write a record, for example one of another folder."""
-        study, variant = (record["config"][name] for name in ("study", "variant"))
-        path = self._unpacked(study, variant) / f"{record['identity']}.json"
+        path = self._unpacked(trial.study, trial.variant) / f"{trial.identity}.json"
         write_file(path, json.dumps(record, sort_keys=True).encode())
 
     def read(self, study: str, variant: str) -> list[Record]:
@@ -244,15 +239,12 @@ def device_name(study: str) -> str:
 
 @cache
 def current_commit() -> str:
-    """Return the commit of the clone, with "+" where files have been changed since.
-
-    That of the variable TWINNED_COMMIT on machines that have the files without their history.
-    """
+    """Return the commit of the clone, with "+" where files have been changed since."""
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
         return commit + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("TWINNED_COMMIT", "unknown")
+        return "unknown"
 
 
 def _git(*arguments: str) -> str:

@@ -106,7 +106,7 @@ def test_the_default_estimator_is_fitted_to_each_pair_once():
 def test_the_default_estimator_has_fewer_trees_for_few_rows(shipped_defaults):
     n_rows = (10, 350, 420, 500, 9000)
     assert [THOROUGH.n_trees(n) for n in n_rows] == [350, 350, 420, 500, 500]
-    assert [FAST.n_trees(n) for n in n_rows] == [100, 175, 210, 250, 500]
+    assert [FAST.n_trees(n) for n in n_rows] == [100, 100, 105, 125, 500]
 
 
 def test_the_default_estimator_supports_several_outputs():
