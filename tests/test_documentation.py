@@ -426,6 +426,10 @@ def test_coverage_outside_matches_the_results():
             shown += [f"{100 * v['coverage_90']:.0f}" for v in (before, after)]
         ratio = after["rmse"] / after["median"]
         assert f"| {dataset} | {' | '.join(shown)} | {ratio:.2f} |" in text
+    levels = ["coverage_80", "coverage_90", "coverage_95"]
+    unseen = runs[runs["kind"] == "unseen"].groupby("dataset")[levels].mean()
+    shown = [f"{100 * value:.1f}" for value in unseen.mean()]
+    assert f"cover {shown[0]}, {shown[1]} and {shown[2]} % (`benchmarks/results/outside.md`" in text
     optima = runs[runs["kind"] == "optimum"].groupby("version")["coverage_90"].mean()
     text = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert f"{100 * optima['after']:.0f} % of the true values" in text
