@@ -4,7 +4,7 @@ A command that needs an extra must work where the extra is installed, and elsewh
 exit code 2 and one line that names the extra. Standard library only.
 
     python .ci/test_wheel.py build/dist/twinned-0.1.0-py3-none-any.whl            # all extras
-    python .ci/test_wheel.py build/dist/twinned-0.1.0-py3-none-any.whl core onnx
+    python .ci/test_wheel.py build/dist core onnx  # the wheel in a folder
 """
 
 import csv
@@ -169,7 +169,8 @@ def write_csv(path, names, rows):
 
 
 def main():
-    wheel, extras = Path(sys.argv[1]).resolve(), sys.argv[2:] or list(EXTRAS)
+    path, extras = Path(sys.argv[1]).resolve(), sys.argv[2:] or list(EXTRAS)
+    wheel = path if path.is_file() else next(path.glob("*.whl"))
     failures = []
     for extra in extras:
         folder = Path(tempfile.mkdtemp(prefix=f"twinned-{extra}-"))

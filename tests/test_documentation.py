@@ -426,6 +426,10 @@ def test_coverage_outside_matches_the_results():
             shown += [f"{100 * v['coverage_90']:.0f}" for v in (before, after)]
         ratio = after["rmse"] / after["median"]
         assert f"| {dataset} | {' | '.join(shown)} | {ratio:.2f} |" in text
+    levels = ["coverage_80", "coverage_90", "coverage_95"]
+    unseen = runs[runs["kind"] == "unseen"].groupby("dataset")[levels].mean()
+    shown = [f"{100 * value:.1f}" for value in unseen.mean()]
+    assert f"cover {shown[0]}, {shown[1]} and {shown[2]} % (`benchmarks/results/outside.md`" in text
     optima = runs[runs["kind"] == "optimum"].groupby("version")["coverage_90"].mean()
     text = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert f"{100 * optima['after']:.0f} % of the true values" in text
@@ -631,6 +635,20 @@ def test_results_of_batches_are_those_of_the_benchmark():
     committed = (ROOT / "benchmarks/results/batches.md").read_text(encoding="utf-8")
     page = (ROOT / "docs/batches.md").read_text(encoding="utf-8")
     assert committed.split("\n", 4)[4] in page
+
+
+def test_figures_of_real_batches_are_those_of_the_benchmark():
+    """Run `python -m benchmarks.real_batches --only-table`, and edit the page where this fails."""
+    results = (ROOT / "benchmarks/results/real_batches.md").read_text(encoding="utf-8")
+    page = " ".join((ROOT / "docs/batches.md").read_text(encoding="utf-8").split())
+    known, new = re.findall(r"\| relative to GP, slopes \| ([\d.]+) \|", results)
+    assert f"is {float(known):.2f} of that of a Gaussian process" in page
+    assert f"for new batches {float(new):.2f} of it" in page
+    covered, *of_new = re.search(r"\| all ((\| \d+ ){4})", results)[1].strip("| ").split(" | ")
+    assert f"cover {covered} % of rows of known batches" in page
+    assert f"and {', '.join(of_new[:2])} and {of_new[2]} % of rows of new ones" in page
+    (n_known, _), (n_new, n_tables) = re.findall(r"alternative on (\d+) of (\d+) tables", results)
+    assert f"on {n_known} of {n_tables} tables for known batches and on {n_new} for new" in page
 
 
 def test_citation_has_the_version():

@@ -50,9 +50,6 @@ COLUMNS = [
 ]
 
 
-# --- tables -------------------------------------------------------------------------------------
-
-
 def make_latent(seed):
     """185 features from 20 factors, smooth and noisy."""
     rng = np.random.RandomState(1000 + seed)
@@ -134,9 +131,6 @@ def load_split(dataset, split):
     return split_table(dataset, split)
 
 
-# --- trials -------------------------------------------------------------------------------------
-
-
 def measure_fit(dataset, split, model, budget):
     """Return the test RMSE and the seconds of one fit."""
     (X, y), (X_test, y_test) = load_split(dataset, split)
@@ -182,9 +176,6 @@ def run_on_own_cores(trials, jobs):
 
     with joblib.parallel_config(backend="threading"):  # each trial starts a process of its own
         yield from frame.in_parallel(run, jobs)(trials)
-
-
-# --- results ------------------------------------------------------------------------------------
 
 
 def summary(runs):

@@ -127,9 +127,6 @@ def figures(model, X, y):
     }
 
 
-# --- the page ---
-
-
 def published():
     return pd.read_csv(frame.RESULTS / "published_standard_splits.csv")
 

@@ -50,6 +50,7 @@ def page_text():
             "accuracy_auto_others",
             "accuracy_auto_unseen",
             "budgets",
+            "cost_accuracy",
         )
     }
     standard, losses = standard_values(runs["standard_splits"])
@@ -63,6 +64,7 @@ def page_text():
         **paper,
         **others,
         **unseen,
+        **cost_values(runs["cost_accuracy"]),
         "time_section": time_section,
         "losses": "\n".join(f"- {line}" for line in lines),
     }
@@ -246,6 +248,16 @@ def unseen_values(runs):
 
 
 # --- error against time ---
+
+
+def cost_values(runs):
+    """The values of the blend before and after a change of its networks."""
+    errors = runs[runs["model"] == "blend"].pivot_table(
+        index=["dataset", "seed"], columns="version", values="rmse"
+    )
+    means = errors.groupby("dataset").mean()
+    ratio = np.exp(np.log(means["after"] / means["before"]).mean())
+    return {"cost_tables": str(len(means)), "cost_ratio": f"{ratio:.3f}"}
 
 
 def time_points(runs):

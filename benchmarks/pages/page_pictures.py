@@ -39,9 +39,6 @@ def label_rows(axes, names):
     return positions
 
 
-# --- detection limits ---
-
-
 def expected_label(x):
     """Return the function of the example of detection limits."""
     return 3.5 + 2.5 * np.sin(2.5 * x) + 0.3 * x
@@ -87,9 +84,6 @@ def draw_detection_limits():
     return figure
 
 
-# --- rows in time ---
-
-
 def draw_time():
     """Draw forward folds."""
     times = np.arange(60)
@@ -104,9 +98,6 @@ def draw_time():
     axes.set(xlabel="time", xticks=[])
     figure.legend(fontsize=8, ncols=2, loc="outside lower center")
     return figure
-
-
-# --- trees or networks ---
 
 
 def draw_trees_or_networks():
@@ -129,9 +120,6 @@ def draw_trees_or_networks():
     return figure
 
 
-# --- active learning ---
-
-
 def draw_active_learning():
     """Draw the error of a twin by the number of labels, chosen by `query` or at random."""
     runs = read_results("active_learning").query("model == 'twin'")
@@ -149,9 +137,6 @@ def draw_active_learning():
     return figure
 
 
-# --- data sets ---
-
-
 def draw_data_sets():
     """Draw the distribution of the target of each data set of the paper."""
     figure, panels = subplots(3, 3, figsize=(8.4, 4.6))
@@ -162,9 +147,6 @@ def draw_data_sets():
     figure.supxlabel("target", fontsize=9)
     figure.supylabel("rows", fontsize=9)
     return figure
-
-
-# --- calibration transfer ---
 
 
 def draw_calibration_transfer():

@@ -164,8 +164,6 @@ class Measured:
         frame = pd.DataFrame(rows, columns=["dataset", "split", "size", "value"])
         return frame.pivot_table(index=["dataset", "split"], columns="size", values="value")
 
-    # --- networks ---------------------------------------------------------------------------------
-
     @cached_property
     def plain(self) -> pd.DataFrame:
         """Errors of ensembles of plain networks, by size."""
@@ -198,8 +196,6 @@ class Measured:
 
     def _twins_or_plain(self, study: str, name: str) -> pd.DataFrame:
         return self.means(study, lambda r: _by_number(r["result"][name]))
-
-    # --- twins of a subset of the pairs -----------------------------------------------------------
 
     def paired(self, kind: str, rows: str = "test", sizes: Sequence[int] = ()) -> pd.DataFrame:
         """Return errors of twins trained on nearest or random pairs, by the number of partners.
@@ -260,8 +256,6 @@ class Measured:
     def best_number(self, test: pd.DataFrame, validation: pd.DataFrame) -> pd.Series:
         """Return data set → number of neighbors: by test error as the paper, `modern` soundly."""
         return (validation if self.variant == "modern" else test).idxmin(axis=1)
-
-    # --- others -----------------------------------------------------------------------------------
 
     def benchmark(self, name: str) -> pd.DataFrame:
         """Return the table of a benchmark, which trains as `modern`."""

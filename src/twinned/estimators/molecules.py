@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -32,8 +33,9 @@ _DESCRIPTORS = """
     NumHeterocycles NumSpiroAtoms NumBridgeheadAtoms NumAtomStereoCenters
 """
 _SURFACES = {"PEOE_VSA": 14, "SMR_VSA": 10, "SlogP_VSA": 12}
+_SCALARS = _DESCRIPTORS.split()
 DESCRIPTORS = (
-    *_DESCRIPTORS.split(),
+    *_SCALARS,
     *(f"{name}{i}" for name, n in _SURFACES.items() for i in range(1, n + 1)),
 )
 
@@ -158,20 +160,23 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         self.n_features_in_ = 1
 
     def _compute(self, molecules, index):
-        from rdkit.Chem import Descriptors
+        from rdkit.Chem import Descriptors, rdMolDescriptors
         from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
         names = self.get_feature_names_out()
-        functions = [vars(Descriptors)[name] for name in DESCRIPTORS if self.descriptors]
+        functions = [vars(Descriptors)[name] for name in _SCALARS]
+        surfaces = [vars(rdMolDescriptors)[f"{name}_"] for name in _SURFACES]
+        n_descriptors = len(names) - self.n_fragments
         features = np.full((len(molecules), len(names)), np.nan)
         counter = GetMorganGenerator(radius=self.radius, fpSize=max(self.n_fragments, 1))
         for row, molecule in enumerate(molecules):
             if molecule is None:
                 continue
-            features[row, : len(functions)] = [function(molecule) for function in functions]
+            if self.descriptors:
+                areas = chain.from_iterable(areas_of(molecule) for areas_of in surfaces)
+                features[row, :n_descriptors] = [*(of(molecule) for of in functions), *areas]
             if self.n_fragments:
-                counts = counter.GetCountFingerprintAsNumPy(molecule)
-                features[row, len(functions) :] = counts
+                features[row, n_descriptors:] = counter.GetCountFingerprintAsNumPy(molecule)
         features[~np.isfinite(features)] = np.nan  # such as partial charges of unusual elements
         return pd.DataFrame(features, index=index, columns=names)
 

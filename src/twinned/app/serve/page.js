@@ -110,7 +110,7 @@ function offerKnownRows(most) {
 
 function drawComparables(comparables, prediction, ends) {
   const plot = byId("plot"), width = Math.max(plot.clientWidth, 300), right = width - 24;
-  const letters = Math.min(Math.max(...comparables.map((one) => one.label.length)), Math.floor(width / 21)), left = 7 * letters;
+  const letters = Math.min(Math.max(...comparables.map((one) => one.label.length)), Math.floor(width / 24)), left = 7 * letters + 8;
   const step = 26, bottom = step * comparables.length + 12;
   const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction, ends);
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
