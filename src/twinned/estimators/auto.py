@@ -135,8 +135,8 @@ class AutoTwinRegressor(BlendAttributes):
         equal training rows are moved towards their known values as far as this suggests. It is 0
         with sample weights, or with fewer than 20 rows that occur more than once.
     batch_offsets_ : DataFrame
-        Of a fit with `batch`: mean `offset` of each batch relative to the mean of all batches, its
-        `std_error` and the number of its known rows `n_rows`. `anchors_y_` and
+        Of a fit with `batch`: mean `offset` of each batch relative to the mean of those of the
+        fit, its `std_error` and the number of its known rows `n_rows`. `anchors_y_` and
         `out_of_fold_prediction_` are without what batches deviate by.
     batch_effects_ : DataFrame
         The same, with the mean `deviation`, and for each batch the mean slope of its deviation in
