@@ -10,8 +10,8 @@ rows (*text_plain*, …). The grid of the text has 405 points: 135 and three num
 
     python -m paper.forest_search --jobs 16
 
-Results: `benchmarks/results/forest_search.csv`; `paper/forest_settings.json` has the points, which
-`python -m paper run` reads. An interrupted search continues.
+Results: `benchmarks/results/forest_search.csv`, which is not committed, and the chosen points in
+`paper/forest_settings.json`, which `python -m paper run` reads. An interrupted search continues.
 """
 
 from __future__ import annotations

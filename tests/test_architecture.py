@@ -99,3 +99,24 @@ def test_files_are_written_atomically():
     }
     assert found <= own
     assert "src/twinned/models/trees/compilation.py" in found  # or the pattern finds nothing
+
+
+def test_named_files_exist():
+    """Files and modules of benchmarks and of the paper that code and documentation name."""
+    texts = [*ROOT.glob("*.md"), *ROOT.glob(".ci/*"), *ROOT.glob(".github/**/*.yml")]
+    texts += [ROOT / "Makefile", *ROOT.glob("src/**/*.py"), *ROOT.glob("docs/*.md")]
+    missing = []
+    for path in texts:
+        if not path.is_file() or path.name == "reproduction.md":  # its records name former files
+            continue
+        text = path.read_text(encoding="utf-8")
+        files = re.findall(r"(?<![\w/])(?:benchmarks|paper)/[a-z_0-9/]+\.(?:py|md|csv)", text)
+        modules = re.findall(r"-m ((?:benchmarks|paper)(?:\.[a-z_0-9]+)*)", text)
+        folders = [module.replace(".", "/") for module in modules]
+        missing += [f"{path.name}: {file}" for file in files if not (ROOT / file).exists()]
+        missing += [
+            f"{path.name}: {folder}"
+            for folder in folders
+            if not ((ROOT / f"{folder}.py").exists() or (ROOT / folder).is_dir())
+        ]
+    assert not missing

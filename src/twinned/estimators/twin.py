@@ -71,10 +71,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     ----------
     estimator : regressor, default=None
         The base estimator. `TwinRegressor(RandomForestRegressor())` is a twinned random forest.
-        None is gradient boosting with leaves of many pairs, chosen on the paper's data sets
-        (`benchmarks/tree_default.py`). Of a table with more than 80 features, it uses the 80 most
-        relevant ones, without constant features and copies (`benchmarks/wide.py`). A search such
-        as `GridSearchCV` over a regressor is cross-validated over rows, not over pairs.
+        None is gradient boosting with leaves of many pairs, chosen on the paper's data sets. Of a
+        table with more than 80 features, it uses the 80 most relevant ones, without constant
+        features and copies. A search such as `GridSearchCV` over a regressor is cross-validated
+        over rows, not over pairs.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         Training pairs: `"all"` n² of them; an integer m for m random partners per row; a strategy
         such as `NearestPairs(16)`. `"auto"` is all pairs up to 250,000 that fit into

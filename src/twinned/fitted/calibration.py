@@ -7,7 +7,7 @@ standard deviation, and from neighbor features: the distances of the nearest kno
 of their values, and the distance of these from the prediction. The error scale is the fitted size,
 or its product with a power of the standard deviation where out-of-fold errors are likelier so. The
 regressor and these powers were chosen by the likelihood of out-of-fold errors, on training rows of
-the paper's sets and on the tables of `benchmarks/tables.py`.
+the paper's sets and on the tables of `benchmarks/accuracy/tables.py`.
 """
 
 from __future__ import annotations

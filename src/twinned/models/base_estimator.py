@@ -30,7 +30,7 @@ MAX_FEATURES = 80
 
 # Beyond, pairs are fewer, as the seconds of a fit grow with pairs times features, and bins are
 # wider. On held-out training rows of 80 features, 15,000 pairs are as good as 25,000 of them, and
-# better than 25,000 pairs of 60 features (`benchmarks/wide.py`).
+# better than 25,000 pairs of 60 features.
 _NARROW_FEATURES, _EXPONENT = 20, 4 / 3
 _WIDE_BINS = 63
 
@@ -76,8 +76,8 @@ class TreeSizes:
     def make_estimator(self, n_rows: int, n_outputs: int, n_features: int = 1) -> BaseEstimator:
         """The base estimator.
 
-        Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row
-        is part of, so that no leaf describes a single row; fewer where there are fewer pairs.
+        A leaf holds at least n/4 of the n pairs that a row is part of, so that no leaf describes a
+        single row; fewer where there are fewer pairs.
         """
         every = max(1, n_rows * (n_rows - 1) // 2)
         share = min(1.0, self.n_pairs(n_rows, n_features) / min(every, DEFAULT_PAIRS))

@@ -39,7 +39,7 @@ _TOLERANCE = 1e-5  # of the likelihood per row: a tenth of it takes a third more
 _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 # Of a table with more features and so few rows, the likelihood has a maximum that fits the rows by
 # a few features. A few steps from equal length scales predict other rows better, in a fifth of the
-# time (`benchmarks/wide.py`).
+# time.
 _NARROW_FEATURES, _WIDE_STEPS = 20, 15
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 _DECIMALS = 9  # of standardized features in the search

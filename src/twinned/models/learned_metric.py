@@ -3,8 +3,8 @@
 It multiplies each standardized feature by the square root of its inverse length scale in a
 Gaussian process: features of any unit can be compared, and those that do not matter count little.
 The square root is a compromise between standardized features and the metric of the process, in
-which a feature with a linear effect hardly counts (`benchmarks/learned_metric.py`). For the same
-reason, the relevance of a feature for y is not its length scale but its slope.
+which a feature with a linear effect hardly counts (`benchmarks/anchors/learned_metric.py`). For the
+same reason, the relevance of a feature for y is not its length scale but its slope.
 """
 
 from __future__ import annotations

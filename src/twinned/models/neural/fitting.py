@@ -12,7 +12,7 @@ settings that are behind after a fifth of few steps are stopped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from twinned.models.neural.training_run import EnsembleMember, TrainingRun, stac
 from twinned.rows.schema import Floats, Indices
 
 # Other points of its batch that each point is paired with. In the same processor time, more points
-# with fewer partners each have a lower out-of-fold error (`benchmarks/neural_partners.py`).
+# with fewer partners each have a lower out-of-fold error (`benchmarks/results/neural_partners.md`).
 N_PARTNERS = 2
 _TRIAL_FOLDS = 3  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
@@ -102,26 +102,23 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     return ensembles
 
 
+class FoldTraining(NamedTuple):
+    """The networks that hold out a fold, and the steps that the other members take."""
+
+    settings: list[Setting]  # those that were trained
+    members: list[EnsembleMember]  # of all these settings and folds
+    trained: list[TrainedMembers]  # of each problem
+    max_steps: int  # of the members that train on all rows
+
+
 def _train_on_folds(
     config: TrainingConfig, group: list[TrainingProblem], settings: list[Setting]
-) -> tuple[list[Setting], list[EnsembleMember], list[TrainedMembers], int]:
+) -> FoldTraining:
     """Train networks that hold out a fold, and decide the steps of the members.
 
     With `fold_members`, a trial of few steps and folds comes first. Where errors are mostly noise,
     the better half of the settings is trained, with few steps; where they are not, or still fall,
-    all settings are, with all steps: with half of them, errors were 4 % larger on ten smooth
-    functions and tables, and the same on two noisy ones.
-
-    Returns
-    -------
-    settings : list of Setting
-        Those that were trained.
-    fold_members : list of EnsembleMember
-        The networks of all these settings and folds.
-    trained : list of TrainedMembers
-        Those of each problem.
-    max_steps : int
-        Number of steps of the members that train on all rows.
+    all settings are, with all steps: there, half of the settings have larger errors.
     """
     options, n_folds = group[0].options, len(group[0].folds)
     fold_steps, max_steps = options.steps(config.shape.n_features)
@@ -130,25 +127,24 @@ def _train_on_folds(
         for i, setting in enumerate(settings)
     ]
 
-    def train(indices: Iterable[int], steps: int) -> tuple[Any, ...]:
-        trained_settings = [settings[i] for i in indices]
+    def train(indices: Iterable[int], steps: int) -> FoldTraining:
         members = [member for i in indices for member in of_settings[i]]
         trained = _train_members(config, group, [members] * len(group), steps)
-        return trained_settings, members, trained, max_steps
+        return FoldTraining([settings[i] for i in indices], members, trained, max_steps)
 
-    every = range(len(settings))
+    indices = range(len(settings))
     if n_folds == 1 or not options.fold_members:
-        return train(every, max_steps if n_folds == 1 else fold_steps)
-    in_trial = [member for i in every for member in of_settings[i][:_TRIAL_FOLDS]]
+        return train(indices, max_steps if n_folds == 1 else fold_steps)
+    in_trial = [member for members in of_settings for member in members[:_TRIAL_FOLDS]]
     trial = _train_members(config, group, [in_trial], fold_steps, trial=True)[0]
     better, error = _best_settings(group[0], trial.errors[:, -1])
     if error >= _MUCH_NOISE:
-        result = train(better, fold_steps)
-        errors = [_best_settings(group[0], e, n_folds)[1] for e in result[2][0].errors.T]
+        short = train(better, fold_steps)
+        errors = [_best_settings(group[0], e, n_folds)[1] for e in short.trained[0].errors.T]
         still_falls = errors[-1] < (1.0 - _LEAST_FALL) * errors[-1 - 2 * len(errors) // 5]
         if errors[-1] >= _MUCH_NOISE and not still_falls:
-            return *result[:3], fold_steps
-    return train(every, max_steps)
+            return short._replace(max_steps=fold_steps)
+    return train(indices, max_steps)
 
 
 def train_again(problem: TrainingProblem, ensemble: TrainedEnsemble) -> TrainedEnsemble:

@@ -21,7 +21,7 @@ from twinned.rows.validation import (
 
 _MAX_FREQUENCIES = 16  # per feature
 _FEW_FREQUENCIES = 8  # in a blend: a step takes little more than half the time
-_NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
+_NARROW_FEATURES = 24  # padded; beyond, there is less work for each
 _MAX_EMBEDDING = 96  # frequencies of all features together
 # Whether features are scaled by their relevance; None differs between members.
 _SCALINGS = {"auto": None, "standard": False, "relevance": True}
@@ -56,7 +56,7 @@ EFFORTS = {
     "small": Effort(2, 500, 96, 2, 250, 2, 5, 32, 2, 1, 400, 5, 0.6, 0.6),
     "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1, 400, 5, 0.6, 0.6),
     "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 6, 3, 600, 5),
-    # the division of steps between folds and members: `benchmarks/neural_folds.py`
+    # the division of steps between folds and members: `benchmarks/results/neural_folds.md`
     "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 8, 8, 3000, 10),
 }
 
@@ -75,8 +75,7 @@ class Setting:
 
 # Smooth and noisy targets need different networks, and no single setting is best on all. These
 # were ordered by forward selection among 22, on rows held out of the training rows of the paper's
-# splits 0 and 1 and on eleven other data sets (`benchmarks/neural_settings.py`): the first n are a
-# good set of n.
+# splits 0 and 1 and on eleven other data sets: the first n are a good set of n.
 SETTINGS = (
     Setting(2e-2, 0.0, 0.0, 0.1, relevance=True),
     Setting(8e-3, 0.0, 0.0, 0.3),
@@ -132,7 +131,7 @@ class NeuralTraining(BaseEstimator):
         features and copies of others are dropped, and the least relevant ones beyond this number,
         by the importances of a small forest of extremely randomized trees on the training rows.
         Settings are then tried with the 60 most relevant features, and with all that remain. None
-        uses all features, without any selection (`benchmarks/results/wide.md`).
+        uses all features, without any selection.
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -308,8 +307,8 @@ def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
     """Return settings of a wide table: with its most relevant features, and with all of them.
 
     Where many features have a small effect, all are needed; where most have none, networks of few
-    features are much better (`benchmarks/wide.py`). Settings that scale features by relevance use
-    all; those with dropout, which is best on most tables, are tried with few features, too.
+    features are much better. Settings that scale features by relevance use all; those with dropout,
+    which is best on most tables, are tried with few features, too.
     """
     few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
     return [replace(setting, all_features=setting.relevance) for setting in settings] + few
