@@ -158,14 +158,15 @@ def draw_calibration_transfer():
     figure, (left, right) = subplots(1, 2, figsize=(8.4, 3.4))
     common = moved.predict_distribution(X, batch=None)
     for name in [*page["names"], "new"]:
-        own = moved.predict_distribution(X, batch=name)
-        deviation = own.location - common.location
+        of_batch = moved.predict_distribution(X, batch=name)
+        deviation = of_batch.location - common.location
         color = ORANGE if name == "new" else GRAY
         left.plot(X[:, 0], deviation, color=color, label=name)
         left.annotate(name, (X[-1, 0], deviation[-1]), fontsize=8, color=color)
         if name == "new":
-            band = 1.645 * own.offset_error_std
+            band = 1.645 * of_batch.offset_error_std
             left.fill_between(X[:, 0], deviation - band, deviation + band, color=color, alpha=0.2)
+    left.margins(x=0.1)  # room for the names
     left.set_xlabel("first reading", fontsize=9)
     left.set_ylabel("deviation", fontsize=9)
     right.plot(test, test, color=GRAY, linewidth=1)
