@@ -32,13 +32,7 @@ from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
 from paper.conclusions.measured import Outcome, Status, each, on, percent
 from paper.dual_figure import draw_dual_formulation
-from paper.experiments import (
-    EXPERIMENTS,
-    Experiment,
-    current_records,
-    draw_figures,
-    table_text,
-)
+from paper.experiments import EXPERIMENTS, Experiment, current_records, draw_figures, table_text
 from paper.forests import N_TREES
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned import LogTargetRegressor, TwinRegressor, query
+from twinned import TransformedTargetTwin, TwinRegressor, query
 from twinned.datasets import make_tf
 from twinned.search.query import STRATEGIES, improve_in_turn, log_expected_improvement
 
@@ -186,7 +186,7 @@ def test_the_selected_row_does_not_depend_on_the_order_of_the_pool(twin_of_batch
 def test_a_transformed_target_selects_the_rows_of_its_twin():
     """The improvement of a logarithm is that of the fitted values."""
     trees = ExtraTreesRegressor(5, random_state=0)
-    model = LogTargetRegressor(TwinRegressor(trees, random_state=0))
+    model = TransformedTargetTwin(TwinRegressor(trees, random_state=0))
     model.fit(X[KNOWN], np.exp(y[KNOWN]))
     for best in (None, 1.5):
         options = {"strategy": "improvement", "random_state": 0}

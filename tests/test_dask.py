@@ -14,10 +14,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     NeuralRegressor,
     NeuralTraining,
     SemiSupervisedTwinRegressor,
+    TransformedTargetTwin,
     TwinNeuralRegressor,
     TwinRegressor,
     conformal,
@@ -233,7 +233,7 @@ def test_columns_in_another_order_are_refused(calibrated: Any) -> None:
     X = table(20)
     y = target(X)
     lazy = dd.from_pandas(X[X.columns[::-1]], npartitions=2)
-    model = LogTargetRegressor(TwinRegressor(DecisionTreeRegressor())).fit(X, np.exp(y))
+    model = TransformedTargetTwin(TwinRegressor(DecisionTreeRegressor())).fit(X, np.exp(y))
     calls = [
         model.predict,
         calibrated.predict_interval,

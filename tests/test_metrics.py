@@ -10,7 +10,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     TransformedTargetTwin,
     TwinRegressor,
     cross_conformal,
@@ -98,7 +97,7 @@ def test_batches_are_routed(kind):
             twin = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0)
         estimator = twin = twin.set_fit_request(batch=True)
         if kind == "log":
-            y, estimator = np.exp(0.1 * Y), LogTargetRegressor(twin)
+            y, estimator = np.exp(0.1 * Y), TransformedTargetTwin(twin)
         estimator.set_score_request(batch=True)
         assert cross_val_score(estimator, X, y, cv=3, params={"batch": BATCH}).min() > 0.9
         if kind == "blend":

@@ -12,8 +12,8 @@ from sklearn.linear_model import Ridge
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     SemiSupervisedTwinRegressor,
+    TransformedTargetTwin,
     TwinRegressor,
     cross_conformal,
     solve,
@@ -229,7 +229,7 @@ def test_other_kinds_of_models(linear):
     found = solve(calibrated, ">= 90", confidence=0.8, n=2)
     assert (found["lower"] >= 90 - 1e-6).all()
     assert (found["probability"] > 0.85).all()
-    log = LogTargetRegressor(TwinRegressor(Ridge(1e-8), pairs=10, random_state=0)).fit(X, y)
+    log = TransformedTargetTwin(TwinRegressor(Ridge(1e-8), pairs=10, random_state=0)).fit(X, y)
     np.testing.assert_allclose(solve(log, 90.0, n=2)["predicted"], 90.0, rtol=1e-3)
     labels = y.where(np.arange(60) % 4 > 0)
     semi = SemiSupervisedTwinRegressor(twin, random_state=0).fit(X.to_numpy(), labels)

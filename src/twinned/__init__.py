@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from twinned.estimators.semi_supervised import (
         SemiSupervisedTwinRegressor as SemiSupervisedTwinRegressor,
     )
-    from twinned.estimators.target import LogTargetRegressor as LogTargetRegressor
     from twinned.estimators.target import TransformedTargetTwin as TransformedTargetTwin
     from twinned.estimators.twin import TwinRegressor as TwinRegressor
     from twinned.estimators.twin_neural import TwinNeuralRegressor as TwinNeuralRegressor
@@ -69,7 +68,6 @@ _MODULES = {
     "InverseTwinRegressor": "estimators.inverse",
     "MoleculeFeatures": "estimators.molecules",
     "TransformedTargetTwin": "estimators.target",
-    "LogTargetRegressor": "estimators.target",
     "AllPairs": "pairing.pairs",
     "HalfPairs": "pairing.pairs",
     "RandomPairs": "pairing.pairs",

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 import twinned
-from twinned import LogTargetRegressor, TwinRegressor
+from twinned import TransformedTargetTwin, TwinRegressor
 from twinned.app.cli import app
 from twinned.app.cli.explanation import ExplainedRow, format_grid, select_rows
 from twinned.app.report.grid import MAX_FEATURES
@@ -29,7 +29,7 @@ def models():
     y = 2 + np.sin(6 * X["a"]) + X["b"] + (X["kind"] == "u")
     X.index = [f"S{i}" for i in range(40)]
     twin = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
-    log = LogTargetRegressor(twin)
+    log = TransformedTargetTwin(twin)
     twin.fit(X[:30], y[:30].to_numpy())
     log.fit(X[:30], y[:30].to_numpy())
     return twin, log, X[30:]
@@ -249,7 +249,7 @@ def test_a_workbook_has_no_control_characters(files):
 
 def test_a_prediction_that_is_not_finite_is_an_error(tmp_path):
     X = pd.DataFrame({"a": np.linspace(0, 1, 20)})
-    log = LogTargetRegressor(TwinRegressor(Ridge()))
+    log = TransformedTargetTwin(TwinRegressor(Ridge()))
     twinned.save(log.fit(X, np.exp(5 * X["a"])), tmp_path / "m.twin")
     (tmp_path / "t.csv").write_text("a\n0.5\n1e6\n")
     arguments = str(tmp_path / "m.twin"), str(tmp_path / "t.csv"), "--json"

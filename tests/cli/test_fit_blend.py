@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned import AutoTwinRegressor, LogTargetRegressor
+from twinned import AutoTwinRegressor, TransformedTargetTwin
 from twinned.app.cli import app
 from twinned.app.cli.advise import AdviseOptions
 from twinned.app.cli.fit import FitOptions
@@ -79,7 +79,7 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     X, y = read_features(table), data["y"]
     members = list(facts["recommended"])
     whole = AutoTwinRegressor(members=members, random_state=3)
-    whole = LogTargetRegressor(whole) if log else whole
+    whole = TransformedTargetTwin(whole) if log else whole
     whole.fit(X, y, groups=data["batch"])
     model = whole.regressor_ if log else whole
     assert [*facts["recommended"].values()] == pytest.approx(model.member_weights_)

@@ -317,7 +317,9 @@ def test_the_check_is_cross_validation(folder, log):
     log_of_plain = partial(TransformedTargetRegressor, func=np.log, inverse_func=np.exp)
     # a fold has 24 training rows, so 28 anchors become 24
     twin = TwinRegressor(ridge, anchors=twinned.NearestAnchors(24), random_state=0)
-    assert check["rmse_twin"] == pytest.approx(rmse(twin, X, twinned.LogTargetRegressor), rel=1e-9)
+    assert check["rmse_twin"] == pytest.approx(
+        rmse(twin, X, twinned.TransformedTargetTwin), rel=1e-9
+    )
     assert check["rmse_plain"] == pytest.approx(
         rmse(ridge, pd.get_dummies(X), log_of_plain), rel=1e-9
     )

@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned import LogTargetRegressor, TwinRegressor, query
+from twinned import TransformedTargetTwin, TwinRegressor, query
 from twinned.app.cli import app
 
 
@@ -26,7 +26,7 @@ def files(tmp_path, monkeypatch):
     twinned.save(twin.fit(X[:30], y[:30]), "model.twin")
     candidates = X[30:].assign(name=[f"c{i}" for i in range(30)])[["name", "b", "a"]]
     candidates.to_csv("candidates.csv", index=False)
-    log = LogTargetRegressor(twin)
+    log = TransformedTargetTwin(twin)
     twinned.save(log.fit(X[:30], y[:30]), "log.twin")
     return twin, X[30:]
 

@@ -7,11 +7,7 @@ import pytest
 
 from twinned import diagnostics
 from twinned.datasets import make_tf
-from twinned.diagnostics import (
-    anchor_curve,
-    learning_curve,
-    multiplier_check,
-)
+from twinned.diagnostics import anchor_curve, learning_curve, multiplier_check
 from twinned.diagnostics.errors import rmse_ratio
 from twinned.diagnostics.twin_checks import CrossValidation, cross_validate_twin
 

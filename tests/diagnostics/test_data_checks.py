@@ -9,11 +9,7 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import (
-    check_counters,
-    monotone_r2,
-    suggest_logarithm,
-)
+from twinned.diagnostics.data_checks import check_counters, monotone_r2, suggest_logarithm
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
 from twinned.diagnostics.group_checks import check_batch_offsets, check_groups, partly_equal_groups

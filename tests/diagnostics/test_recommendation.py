@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import AutoTwinRegressor, LogTargetRegressor, TwinRegressor
+from twinned import AutoTwinRegressor, TransformedTargetTwin, TwinRegressor
 from twinned.diagnostics.errors import comparison_table, predict_mean
 from twinned.diagnostics.recommendation import (
     choose_model,
@@ -241,6 +241,6 @@ def test_code_runs_and_makes_the_model(log_target, grouped):
     assert len(code.splitlines()) <= 5
     namespace = {"X": X, "y": y, "groups": groups}
     exec(code, namespace)
-    model = LogTargetRegressor(model) if log_target else model
+    model = TransformedTargetTwin(model) if log_target else model
     expected = model.fit(X, y, groups=groups if grouped else None).predict(X)
     np.testing.assert_allclose(namespace["model"].predict(X), expected, rtol=1e-12)

@@ -23,13 +23,7 @@ from twinned import AutoTwinRegressor, NeuralTraining, TwinRegressor
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.cross_fit import CrossFit
-from twinned.estimators.blending.members import (
-    AUTO,
-    MEMBERS,
-    SIZES,
-    FitSettings,
-    resolve_members,
-)
+from twinned.estimators.blending.members import AUTO, MEMBERS, SIZES, FitSettings, resolve_members
 from twinned.estimators.blending.rows import blend_rows, default_folds
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning, UnsuitableDataError
 from twinned.rows.schema import TableSchema

@@ -14,7 +14,6 @@ from sklearn.linear_model import Ridge
 import twinned
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     TransformedTargetTwin,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -554,17 +553,10 @@ def test_cross_conformal_of_a_twin_with_batches():
 
 def test_a_factor_of_a_batch_is_an_offset_of_the_logarithm():
     X, y, batch, _ = make_table(spread=0.5)
-    model = LogTargetRegressor(AutoTwinRegressor(members=MEMBERS, random_state=0))
+    model = TransformedTargetTwin(AutoTwinRegressor(members=MEMBERS, random_state=0))
     model.fit(X, np.exp(y), batch=batch)
     assert rmse(np.log(model.predict(X, batch=batch)), y) < 0.25
     assert (model.predict_interval(X, batch=batch) > 0).all()
-
-
-@pytest.mark.slow
-def test_the_logarithm_is_chosen_for_factors_of_batches():
-    X, y, batch, _ = make_table(spread=0.5)
-    auto = TransformedTargetTwin(TwinRegressor(Ridge()), target_transform="auto")
-    assert auto.fit(X, np.exp(2 * y), batch=batch).target_transform_ == "log"
 
 
 def test_censored_rows_have_batches():

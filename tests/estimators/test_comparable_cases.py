@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
-from twinned import LogTargetRegressor, TransformedTargetTwin, TwinRegressor
+from twinned import TransformedTargetTwin, TwinRegressor
 from twinned.fitted.explanation import find_comparables
 
 
@@ -92,7 +92,7 @@ def test_the_mean_after_a_logarithm_is_that_of_y(cv):
     X = rng.uniform(size=(60, 1))
     y = np.exp(X[:, 0] + rng.normal(size=60))
     base = HistGradientBoostingRegressor(max_iter=10)
-    model = LogTargetRegressor(TwinRegressor(base, cv=cv, random_state=0)).fit(X, y)
+    model = TransformedTargetTwin(TwinRegressor(base, cv=cv, random_state=0)).fit(X, y)
     new = X[:5] + 1e-6  # no row equals a known one
     _, logarithms = model.regressor_.predict_anchors(new)
     np.testing.assert_allclose(model.predict(new), np.exp(logarithms).mean(axis=1))

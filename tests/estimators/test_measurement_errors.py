@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 import twinned
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     NeuralTraining,
+    TransformedTargetTwin,
     TwinNeuralRegressor,
     TwinRegressor,
     cross_conformal,
@@ -156,7 +156,7 @@ def test_networks_have_the_weights():
 def test_the_logarithm_has_relative_errors():
     X, _, y, y_std = make_table(60, 0)
     y, y_std = np.exp(y), 0.2 * y_std * np.exp(y)
-    model = LogTargetRegressor(AutoTwinRegressor(members=["ridge"], cv=3, random_state=0))
+    model = TransformedTargetTwin(AutoTwinRegressor(members=["ridge"], cv=3, random_state=0))
     model.fit(X, y, y_std=y_std)
     inner = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0)
     inner.fit(X, np.log(y), y_std=y_std / y)

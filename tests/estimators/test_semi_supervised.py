@@ -15,12 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
-from twinned import (
-    NeuralTraining,
-    SemiSupervisedTwinRegressor,
-    TwinNeuralRegressor,
-    TwinRegressor,
-)
+from twinned import NeuralTraining, SemiSupervisedTwinRegressor, TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.estimators.semi_supervised import draw_unlabelled_loops
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError

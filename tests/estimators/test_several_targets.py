@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold
 from sklearn.utils import get_tags
 
-from twinned import AutoTwinRegressor, LogTargetRegressor, load, save
+from twinned import AutoTwinRegressor, TransformedTargetTwin, load, save
 
 MEMBERS = ["ridge", "extra_trees:fast"]
 Blend = partial(AutoTwinRegressor, members=MEMBERS, random_state=0)
@@ -296,7 +296,7 @@ def test_methods_of_one_target_name_the_way_out(model, rows):
     with pytest.raises(ValueError, match=r"y has the shape \(20,\), not \(20, 2\)"):
         model.predict_cdf(new_X, rows[3][:, 0])
     with pytest.raises(ValueError, match="has 2 targets"):
-        LogTargetRegressor.around(model).predict(new_X)
+        TransformedTargetTwin.around(model).predict(new_X)
 
 
 def test_tags():

@@ -1,4 +1,4 @@
-"""Twins of a transformed target: choice, predictions, distributions, bounds, messages."""
+"""Twins of a transformed target: predictions, distributions, bounds, messages."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,18 @@ from scipy.integrate import trapezoid
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     RandomAnchors,
     TransformedTargetTwin,
     TwinRegressor,
     load,
     save,
 )
-from twinned.estimators.target import choose_transform
 from twinned.fitted.explanation import find_comparables
 from twinned.fitted.target import TargetTransform
 
@@ -76,13 +74,13 @@ def test_comparables_are_in_units_of_y(model):
 def test_a_saved_model(model, tmp_path):
     save(model, tmp_path / "model.twin")
     loaded = load(tmp_path / "model.twin")
-    assert loaded.target_transform_ == model.target_transform_
+    assert loaded.target_ == model.target_
     np.testing.assert_array_equal(loaded.predict(NEW), model.predict(NEW))
     np.testing.assert_array_equal(loaded.log_density(NEW, Y[:5]), model.log_density(NEW, Y[:5]))
 
 
 def test_nothing_is_below_zero_with_the_logarithm():
-    model = LogTargetRegressor(BLEND).fit(X, Y)
+    model = TransformedTargetTwin(BLEND).fit(X, Y)
     assert (model.predict_interval(NEW, 0.95) > 0).all()
     np.testing.assert_allclose(model.predict_cdf(NEW, [-1.0, -5.0, 0.0, -0.1, 0.0]), 0, atol=1e-30)
     assert (model.log_density(NEW, [-1.0, -5.0, 0.0, -0.1, 0.0]) == -np.inf).all()
@@ -90,38 +88,13 @@ def test_nothing_is_below_zero_with_the_logarithm():
         model.predict_cdf(NEW, np.nan)
 
 
-@pytest.fixture
-def quick_choice(monkeypatch):
-    """Choose the transformation by ridge regression alone."""
-    monkeypatch.setattr("twinned.estimators.target._MEMBERS", ["ridge"])
-
-
-@pytest.mark.usefixtures("quick_choice")
-def test_the_transformation_is_chosen_by_errors_of_y():
-    rows = np.arange(70)
-    assert choose_transform(X, Y, rows) == "log"
-    assert choose_transform(X, LOG_Y + 5, rows) is None
-    cube_root = X[:, 0] + 0.1 * X[:, 1] + 1
-    assert choose_transform(X, cube_root**3, rows, groups=np.arange(70) // 2) == "power"
-
-
-@pytest.mark.usefixtures("quick_choice")
-def test_the_transformation_is_chosen_by_weighted_rows():
-    both_X, both_y = np.concatenate([X, X + 0.01]), np.concatenate([Y, 1e5 * (LOG_Y + 5)])
-    for number, name in enumerate(["log", None]):
-        weight = np.repeat(np.arange(2) == number, 70).astype(float)
-        model = TransformedTargetTwin(TwinRegressor(Ridge()))
-        assert model.fit(both_X, both_y, sample_weight=weight).target_transform_ == name
-
-
-@pytest.mark.usefixtures("quick_choice")
-def test_the_transformation_that_is_chosen_is_used():
-    twin = TwinRegressor(Ridge())
-    chosen = TransformedTargetTwin(twin).fit(X, Y)
-    assert chosen.target_transform_ == "log"
-    np.testing.assert_array_equal(
-        chosen.predict(NEW), LogTargetRegressor(twin).fit(X, Y).predict(NEW)
+def test_a_transformation_is_chosen_by_a_search():
+    choices = {"target_transform": [None, "log"]}
+    search = GridSearchCV(
+        TransformedTargetTwin(TwinRegressor(Ridge())), choices, scoring="neg_mean_squared_error"
     )
+    assert search.fit(X, Y).best_params_ == {"target_transform": "log"}
+    assert search.fit(X, LOG_Y + 5).best_params_ == {"target_transform": None}
 
 
 @pytest.mark.parametrize("name", ["log", "power"])
@@ -141,9 +114,9 @@ def test_bounds_are_those_of_y(name):
 
 
 def test_a_pipeline_that_ends_with_a_twin():
-    whole = LogTargetRegressor(make_pipeline(StandardScaler(), BLEND)).fit(X, Y)
+    whole = TransformedTargetTwin(make_pipeline(StandardScaler(), BLEND)).fit(X, Y)
     scaled = StandardScaler().fit(X)
-    inner = LogTargetRegressor(BLEND).fit(scaled.transform(X), Y)
+    inner = TransformedTargetTwin(BLEND).fit(scaled.transform(X), Y)
     rows = scaled.transform(NEW)
     np.testing.assert_allclose(whole.predict(NEW), inner.predict(rows))
     for method in ("predict_interval", "predict_quantiles"):
@@ -161,11 +134,26 @@ def test_several_outputs():
 @pytest.mark.parametrize(
     ("model", "y", "error", "message"),
     [
-        (LogTargetRegressor(BLEND), Y - Y.min(), ValueError, "positive y, but the smallest is 0"),
-        (LogTargetRegressor(Ridge()), Y, TypeError, "must be a twin, or end with one, not a Ridge"),
-        (TransformedTargetTwin(BLEND, "sqrt"), Y, ValueError, "'auto', 'log', 'power' or None"),
-        (LogTargetRegressor(BLEND), np.where(Y > 1e5, Y, np.nan), ValueError, "NaN"),
-        (TransformedTargetTwin(BLEND), np.tile(Y[:, None], 2), ValueError, "single output, not 2"),
+        (
+            TransformedTargetTwin(BLEND),
+            Y - Y.min(),
+            ValueError,
+            "positive y, but the smallest is 0",
+        ),
+        (
+            TransformedTargetTwin(Ridge()),
+            Y,
+            TypeError,
+            "must be a twin, or end with one, not a Ridge",
+        ),
+        (TransformedTargetTwin(BLEND, "sqrt"), Y, ValueError, "'log', 'power' or None"),
+        (TransformedTargetTwin(BLEND), np.where(Y > 1e5, Y, np.nan), ValueError, "NaN"),
+        (
+            TransformedTargetTwin(BLEND),
+            np.tile(Y[:, None], 2),
+            ValueError,
+            "y has 2 targets, but a blend",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(model, y, error, message):
@@ -189,5 +177,6 @@ def test_the_slope_is_that_of_the_inverse():
 
 
 def test_scikit_learn_sees_a_transformed_target():
-    assert isinstance(LogTargetRegressor(BLEND), TransformedTargetRegressor)
-    assert list(LogTargetRegressor(BLEND).get_params(deep=False)) == ["regressor"]
+    assert isinstance(TransformedTargetTwin(BLEND), TransformedTargetRegressor)
+    parameters = TransformedTargetTwin(BLEND).get_params(deep=False)
+    assert list(parameters) == ["regressor", "target_transform"]

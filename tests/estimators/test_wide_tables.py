@@ -10,12 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 import twinned
 from twinned import HalfPairs, NeuralRegressor, NeuralTraining, TwinNeuralRegressor, TwinRegressor
-from twinned.models.base_estimator import (
-    DEFAULT_PAIRS,
-    FAST,
-    MAX_FEATURES,
-    THOROUGH,
-)
+from twinned.models.base_estimator import DEFAULT_PAIRS, FAST, MAX_FEATURES, THOROUGH
 from twinned.models.neural.network import round_up
 from twinned.models.neural.parameters import resolve_options
 from twinned.models.neural.problem import build_problem

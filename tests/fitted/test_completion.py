@@ -7,8 +7,8 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     NearestAnchors,
+    TransformedTargetTwin,
     TwinRegressor,
     cross_conformal,
 )
@@ -33,7 +33,7 @@ TREES = TwinRegressor(ExtraTreesRegressor(4, max_depth=5, random_state=0))
 MODELS = {
     "blend": BLEND,
     "nearest": TREES.set_params(anchors=NearestAnchors(6, "learned")),
-    "log": LogTargetRegressor(BLEND),
+    "log": TransformedTargetTwin(BLEND),
 }
 
 

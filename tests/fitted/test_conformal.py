@@ -33,12 +33,7 @@ from twinned import (
 from twinned.datasets import make_wsb
 from twinned.estimators.conformal import cross_errors
 from twinned.exceptions import IntegrityError
-from twinned.fitted.calibration import (
-    EXPONENTS,
-    ErrorScale,
-    NeighborFeatures,
-    numeric_columns,
-)
+from twinned.fitted.calibration import EXPONENTS, ErrorScale, NeighborFeatures, numeric_columns
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.quantiles import ScoreDistribution
 
@@ -421,29 +416,6 @@ class TestPeers:
         _, intervals = model.predict_interval(X[TEST])
         inside = (intervals[:, 0, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1, 0])
         assert inside.mean() > 0.7
-
-
-def test_the_learned_metric_of_neighbor_features_is_stored(rng, tmp_path):
-    X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
-    y = np.sin(3 * X[:, 0])
-    twin = TwinRegressor(Ridge())
-    learned = cross_conformal(twin, X, y, cv=3, metric="learned")
-    path = tmp_path / "stored.twin"
-    save(learned, path)
-    np.testing.assert_array_equal(load(path).predict_interval(X), learned.predict_interval(X))
-    plain = cross_conformal(twin, X, y, cv=3).predict_interval(X)
-    assert not np.allclose(plain, learned.predict_interval(X))
-
-
-def test_the_nearest_row_by_the_learned_metric(rng):
-    X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
-    y = np.sin(3 * X[:, 0])
-    features = NeighborFeatures.of(X[:50], y[:50], metric="learned")
-    scaled = features.learned.transform(X)
-    distances = np.linalg.norm(scaled[50:, None] - scaled[None, :50], axis=2)
-    np.testing.assert_allclose(features.transform(X[50:], y[50:])[:, 3], distances.min(axis=1))
-    with pytest.raises(ValueError, match="metric must be one of"):
-        NeighborFeatures.of(X, y, metric="cosine")
 
 
 def test_folds_have_the_local_weights_of_the_final_twin():

@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
+    TransformedTargetTwin,
     TwinRegressor,
     cross_conformal,
     load,
@@ -112,7 +112,7 @@ def test_quantiles_of_a_twin_are_the_ends_of_its_interval(twin):
 def test_the_density_integrates_to_one(twin, log_target):
     model = twin
     if log_target:
-        model = LogTargetRegressor(TwinRegressor(Ridge())).fit(X[:60], np.exp(Y[:60]))
+        model = TransformedTargetTwin(TwinRegressor(Ridge())).fit(X[:60], np.exp(Y[:60]))
         model.regressor_ = twin
     grid = np.exp(np.linspace(0, 8, 20001)) if log_target else np.linspace(-8, 14, 20001)
     density = np.exp(model.log_density(X[[60] * len(grid)], grid))

@@ -33,7 +33,7 @@ from twinned import (
 )
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
-from twinned.estimators.target import LogTargetRegressor, TransformedTargetTwin
+from twinned.estimators.target import TransformedTargetTwin
 
 N_ROWS = 24
 
@@ -138,7 +138,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "twin_log": lambda: TransformedTargetRegressor(
         TwinRegressor(DecisionTreeRegressor(max_depth=3)), func=np.log, inverse_func=np.exp
     ).fit(numbers()[0], np.exp(numbers()[1])),
-    "log_target": lambda: LogTargetRegressor(
+    "log_target": lambda: TransformedTargetTwin(
         TwinRegressor(DecisionTreeRegressor(max_depth=3), random_state=0)
     ).fit(numbers()[0], np.exp(numbers()[1])),
     "power_target": lambda: fit_numbers(

@@ -5,10 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.models.wide_tables import (
-    distinct_features,
-    important_features,
-)
+from twinned.models.wide_tables import distinct_features, important_features
 
 
 def distinct_one_by_one(matrix):

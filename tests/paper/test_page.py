@@ -8,13 +8,7 @@ import pytest
 
 from benchmarks.frame import RESULTS
 from paper.experiments import STUDIES, current_records
-from paper.page import (
-    DOCS,
-    PLACEHOLDER,
-    TEMPLATES,
-    page_values,
-    render,
-)
+from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
 from paper.records import Records
 from paper.split_settings import PROCEDURE
 from paper.studies import list_trials

@@ -11,14 +11,7 @@ import pytest
 
 from benchmarks import frame
 from paper import records as records_module
-from paper.records import (
-    NOT_RECORDED,
-    DamagedRecordWarning,
-    Records,
-    Trial,
-    device_name,
-    origin,
-)
+from paper.records import NOT_RECORDED, DamagedRecordWarning, Records, Trial, device_name, origin
 from tests.paper import processes
 
 TRIAL = Trial("T9", "modern", "YH", 3, {"trees": 5, "sizes": [1, 2]})

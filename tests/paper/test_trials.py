@@ -7,12 +7,7 @@ from sklearn.ensemble import RandomForestRegressor
 from paper import forests
 from paper.data import forest_indices, load_arrays, rmse
 from paper.experiments import STUDIES, current_records
-from paper.loop_relabelling import (
-    ALL_LOOP_WEIGHTS,
-    LOOP_WEIGHTS,
-    LoopRelabelling,
-    weight_name,
-)
+from paper.loop_relabelling import ALL_LOOP_WEIGHTS, LOOP_WEIGHTS, LoopRelabelling, weight_name
 from paper.networks import _pairs
 from paper.records import Records, Trial
 from paper.tables import chosen_loop_weights, table4

@@ -16,8 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 import twinned
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     NeuralTraining,
+    TransformedTargetTwin,
     TwinNeuralRegressor,
     TwinRegressor,
 )
@@ -132,7 +132,7 @@ def test_loaded_blend_with_further_anchors(file, table, saved):
 def test_log_target(table, saved):
     X, y = table
     blend = AutoTwinRegressor(members=["ridge"], cv=2, random_state=0)
-    model = LogTargetRegressor(blend)
+    model = TransformedTargetTwin(blend)
     model.fit(X, y - y.min() + 1)
     loaded = twinned.load(saved(model).path)
     assert np.array_equal(loaded.predict(X), model.predict(X))
@@ -175,7 +175,7 @@ def test_refused_member_is_named(table, tmp_path, estimator, reason, log_target)
     X, y = table
     model = AutoTwinRegressor(members=["ridge", ("own", estimator)], cv=2, random_state=0)
     if log_target:
-        model = LogTargetRegressor(model)
+        model = TransformedTargetTwin(model)
     model.fit(X, y - y.min() + 1)
     with pytest.raises(TypeError, match=rf"members_\.own.*{reason}") as caught:
         twinned.save(model, tmp_path / "model.twin")

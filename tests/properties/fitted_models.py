@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 import twinned
 from twinned import (
     AutoTwinRegressor,
-    LogTargetRegressor,
     NearestAnchors,
     NeuralRegressor,
     NeuralTraining,
@@ -45,7 +44,7 @@ ESTIMATORS = {
     "neural twin": TwinNeuralRegressor((4,), **SMALL),
     "networks": NeuralRegressor((4,), **SMALL),
     "power": TransformedTargetTwin(BLEND, target_transform="power"),
-    "log": LogTargetRegressor(TwinRegressor(TREES)),
+    "log": TransformedTargetTwin(TwinRegressor(TREES)),
     "conformal": TwinRegressor(TREES),
     "crossed": TwinRegressor(Ridge()),
 }

@@ -354,7 +354,7 @@ LIST = [["abc", 1.0, 2.0]] * 12
         (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_std=TEXTS), "y_std.*'abc'"),
         (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_std="high"), "y_std.*'high'"),
         (lambda: TwinRegressor(Ridge()).fit(X12, Y12, y_lower=TEXTS), "y_lower.*'abc'"),
-        (lambda: twinned.LogTargetRegressor(Ridge()).fit(X12, TEXTS), "y must.*'abc'"),
+        (lambda: twinned.TransformedTargetTwin(Ridge()).fit(X12, TEXTS), "y must.*'abc'"),
         (lambda: calibrated_twin().predict_quantiles(X12, ["abc"]), "quantiles.*'abc'"),
         (lambda: calibrated_twin().predict_quantiles(X12, "abc"), "quantiles.*'abc'"),
         (lambda: calibrated_twin().predict_interval(X12, "abc"), "confidence.*'abc'"),
@@ -386,7 +386,7 @@ def test_text_in_place_of_numbers(call, message):
         (twinned.SemiSupervisedTwinRegressor(), ["groups", "batch", "X_val", "y_lower"]),
         (twinned.AutoTwinRegressor(), ["X_val", "y_val"]),
         (twinned.InverseTwinRegressor(), ["groups", "batch", "X_val", "sample_weight"]),
-        (twinned.LogTargetRegressor(TwinNeuralRegressor()), ["groups"]),
+        (twinned.TransformedTargetTwin(TwinNeuralRegressor()), ["groups"]),
     ],
 )
 def test_arguments_that_a_fit_does_not_have(estimator, arguments):

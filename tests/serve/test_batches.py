@@ -9,7 +9,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from starlette import testclient
 
-from twinned import AutoTwinRegressor, LogTargetRegressor, TwinRegressor
+from twinned import AutoTwinRegressor, TransformedTargetTwin, TwinRegressor
 from twinned.app.serve.app import make_app
 from twinned.export import select_member, thin, to_c, to_onnx
 
@@ -26,7 +26,7 @@ def make_table(n_rows=60):
 def model(request):
     X, y, batch = make_table()
     blend = AutoTwinRegressor(members=["ridge", "gp_rbf"], random_state=0)
-    model = LogTargetRegressor(blend) if request.param == "logarithm" else blend
+    model = TransformedTargetTwin(blend) if request.param == "logarithm" else blend
     model.fit(X, y, batch=batch)
     (model.regressor_ if model is not blend else model).batch_name_ = "lab"
     return model
@@ -102,9 +102,9 @@ def test_known_rows_of_a_new_batch_are_those_of_one_request(client, model):
     known, X, rows = make_known()
     table = pd.DataFrame(known)
     y = table["y"].to_numpy()
-    if isinstance(model, LogTargetRegressor):
+    if isinstance(model, TransformedTargetTwin):
         twin = model.regressor_.add_anchors(table[["a", "b"]], np.log(y), batch="D")
-        extended = LogTargetRegressor.around(twin)
+        extended = TransformedTargetTwin.around(twin)
     else:
         extended = model.add_anchors(table[["a", "b"]], y, batch="D")
     before = json_of(client.post("/predict", json={"rows": rows}))
@@ -137,7 +137,7 @@ def test_bad_known_rows_get_one_sentence(client, model):
         ([first] * 11, 413, "there are too many known rows; send at most 10."),
         ("D", 422, "'known': input should be a valid list, not 'D'"),
     ]
-    if isinstance(model, LogTargetRegressor):
+    if isinstance(model, TransformedTargetTwin):
         cases.append(([{**first, "y": -1}], 422, "column 'y' must be a positive number"))
     for value, status, message in cases:
         for url in ("/predict", "/explain"):
@@ -166,7 +166,7 @@ def test_exports_refuse_batches(model, tmp_path):
     X, y, batch = make_table()
     twin = TwinRegressor(Ridge()).fit(X, y, batch=batch)
     trees = TwinRegressor(ExtraTreesRegressor(3, random_state=0)).fit(X, y, batch=batch)
-    blend = model.regressor_ if isinstance(model, LogTargetRegressor) else model
+    blend = model.regressor_ if isinstance(model, TransformedTargetTwin) else model
     several = AutoTwinRegressor(members=["ridge"], random_state=0)
     several.fit(X, np.column_stack([y, y]), batch=batch)
     calls = [

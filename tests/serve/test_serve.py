@@ -29,7 +29,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import twinned
 from tests.cli.test_real_files import excel
-from twinned import AutoTwinRegressor, LogTargetRegressor, NearestAnchors, TwinRegressor, save
+from twinned import AutoTwinRegressor, NearestAnchors, TransformedTargetTwin, TwinRegressor, save
 from twinned.app.serve import make_app
 from twinned.app.serve.models import BadRequest, Error, Explanations, Predictions, rows_table
 from twinned.app.serve.service import PredictionService
@@ -581,7 +581,7 @@ def test_an_excel_file_of_many_cells_is_refused(client, tmp_path, monkeypatch):
 
 
 def test_log_target_is_returned_in_units_of_y():
-    model = LogTargetRegressor(
+    model = TransformedTargetTwin(
         TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
     ).fit(X, np.exp(y))
     service = PredictionService(model, "m")
@@ -655,7 +655,7 @@ def test_numbers_as_text(client, text):
 def test_a_prediction_that_overflows_is_an_error():
     frame = pd.DataFrame({"a": np.arange(20.0)})
     twin = TwinRegressor(LinearRegression())
-    model = LogTargetRegressor(twin)
+    model = TransformedTargetTwin(twin)
     client = client_of(model.fit(frame, np.exp(30 * frame["a"])), "m")
     for url in ("/predict", "/explain"):
         error = json_of(client.post(url, json={"rows": [{"a": 1}, {"a": 90}]}), 422)["error"]
@@ -841,7 +841,7 @@ def test_a_port_in_use_is_reported(twin, tmp_path):
 def test_adjustments_add_up_and_labels_are_retained():
     labelled = X.set_axis([f"house {i}" for i in range(len(X))])
     tree = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
-    logarithm = LogTargetRegressor(tree)
+    logarithm = TransformedTargetTwin(tree)
     for model, target in ((tree, y), (logarithm, np.exp(y))):
         service = PredictionService(model.fit(labelled, target), "m")
         (comparables,) = service.explain(service.read(rows_table([ROW])))["comparables"]

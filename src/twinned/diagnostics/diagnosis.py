@@ -19,7 +19,7 @@ from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.row_checks import find_optimistic_folds
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.target import LogTargetRegressor
+from twinned.estimators.target import TransformedTargetTwin
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import aligned
 from twinned.rows.schema import Floats, Indices
@@ -34,7 +34,7 @@ class Diagnosis:
     ----------
     model : fitted regressor
         The recommended model: an `AutoTwinRegressor` of the recommended members or, for the
-        logarithm of the target, a `LogTargetRegressor` around it.
+        logarithm of the target, a `TransformedTargetTwin` around it.
     twin : fitted AutoTwinRegressor
         That model, or the regressor in it.
     blend : fitted AutoTwinRegressor
@@ -214,7 +214,7 @@ def _summarize(
     predicted = checks.out_of_fold["prediction"].to_numpy()
     n_rows = known_rows.n_table_rows
     return Diagnosis(
-        model=LogTargetRegressor.around(twin) if transform.is_log else twin,
+        model=TransformedTargetTwin.around(twin) if transform.is_log else twin,
         twin=twin,
         blend=checks.blend,
         code=code,

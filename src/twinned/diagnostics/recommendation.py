@@ -214,7 +214,7 @@ def python_code(model: AutoTwinRegressor, transform: TargetTransform, **argument
     names, made = ["AutoTwinRegressor"], describe_estimator(model)
     names += ["ForwardFolds"] if isinstance(model.cv, ForwardFolds) else []
     if transform.is_log:
-        names, made = [*names, "LogTargetRegressor"], f"LogTargetRegressor({made})"
+        names, made = [*names, "TransformedTargetTwin"], f"TransformedTargetTwin({made})"
     used = [f"{name}={name}" for name, value in arguments.items() if value is not None]
     return "\n".join(
         [

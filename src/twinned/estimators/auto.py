@@ -25,15 +25,9 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import BlendRows, blend_rows
-from twinned.estimators.blending.weights import (
-    rmse_and_error,
-)
+from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.molecules import fragment_columns
-from twinned.estimators.several_targets import (
-    add_anchors_of_targets,
-    joint_level,
-    joint_scores,
-)
+from twinned.estimators.several_targets import add_anchors_of_targets, joint_level, joint_scores
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit

@@ -149,7 +149,6 @@ def cross_conformal(
     batch: ArrayLike | None = None,
     cv: object = 10,
     width: str = "learned",
-    metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
     y_std: ArrayLike | None = None,
 ) -> _Twin: ...
@@ -165,7 +164,6 @@ def cross_conformal(
     batch: ArrayLike | None = None,
     cv: object = 10,
     width: str = "learned",
-    metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
     y_std: ArrayLike | None = None,
 ) -> CalibratedRegressor: ...
@@ -180,7 +178,6 @@ def cross_conformal(
     batch: ArrayLike | None = None,
     cv: object = 10,
     width: str = "learned",
-    metric: str = "euclidean",
     random_state: int | np.random.RandomState | None = None,
     y_std: ArrayLike | None = None,
 ) -> BaseEstimator:
@@ -207,9 +204,6 @@ def cross_conformal(
     width : {"learned", "std", "constant"}, default="learned"
         Intervals in proportion to a fitted size of errors, and to a power of the model's standard
         deviation where errors are likelier so; to the latter alone; or of constant width.
-    metric : {"euclidean", "learned"}, default="euclidean"
-        Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
-        learned in each fold (see `twinned.models.learned_metric`).
     random_state : int, RandomState or None, default=None
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
     y_std : float or array of shape (n,), default=None
@@ -252,7 +246,7 @@ def cross_conformal(
     if fitted is not None and codes is not None:
         fitted = replace_groups(fitted, codes)
         final = with_fitted(final, fitted)
-    errors = cross_errors(models, final, X, values, folds, batch=batch, metric=metric, y_std=y_std)
+    errors = cross_errors(models, final, X, values, folds, batch=batch, y_std=y_std)
     anchors = None if fitted is None else _anchors_of(fitted, errors)
     return with_calibration(final, errors.calibrate(width, random_state, anchors))
 
@@ -265,7 +259,6 @@ def cross_errors(
     folds: Folds,
     *,
     batch: ArrayLike | None = None,
-    metric: str = "euclidean",
     y_std: Floats | None = None,
 ) -> HeldOutErrors:
     """Errors of the rows of folds by fitted models of the folds, for the intervals of `final`.
@@ -282,7 +275,7 @@ def cross_errors(
         errors[rows] = held_out.errors(target.apply(y[rows]))
         std[rows] = held_out.std
     if fitted is None:
-        return HeldOutErrors.of_folds(X, y, y - errors, std, folds, metric=metric, y_std=y_std)
+        return HeldOutErrors.of_folds(X, y, y - errors, std, folds, y_std=y_std)
     twin, transform = unwrap(final)
     queries = twin.encode(transform(X), batch=batch)
     if y_std is not None:
@@ -300,7 +293,6 @@ def cross_errors(
         std,
         folds,
         categorical=fitted.schema.categorical,
-        metric=metric,
         y_std=y_std,
         encoded=features,
         process_std=fitted.anchors.process.held_out_std(features, folds),

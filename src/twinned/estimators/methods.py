@@ -27,11 +27,7 @@ from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, map_rows, predict_lazily
 from twinned.rows.schema import Floats, is_dask, row_labels
-from twinned.rows.validation import (
-    check_bool,
-    check_choice,
-    validate_target,
-)
+from twinned.rows.validation import check_bool, check_choice, validate_target
 
 
 class PredictionMethods:

@@ -10,25 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.utils import check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
 from twinned.fitted.anchors import Queries
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
-from twinned.rows.schema import Floats, Indices, TableSchema
+from twinned.rows.schema import Floats, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import check_choice, check_numbers, check_row_numbers, count_rows
-
-# By which the transformation is chosen: quick members of a blend, the number of rows, and the least
-# relative fall of the error.
-_MEMBERS = ["ridge", "ridge_power", "gp_matern", "gp_matern_power", "extra_trees:fast"]
-_MAX_ROWS, _LEAST_GAIN = 400, 0.02
 
 
 class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
@@ -43,19 +36,15 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     regressor : estimator
         The twin, or a pipeline that ends with one. Its own methods are on the scale of the
         transformed target.
-    target_transform : {"auto", "log", "power"} or None, default="auto"
+    target_transform : {"log", "power"} or None, default="log"
         `"log"` is the logarithm of y, which must be positive; so are predictions and intervals.
         `"power"` is the transformation of Yeo and Johnson, fitted to y and followed by standard
-        scaling, for a skewed y of any sign. `"auto"` is that of the two, or None, for which quick
-        members of an `AutoTwinRegressor` have the lowest out-of-fold RMSE in units of y, on at most
-        400 random rows; a transformation must lower it by at least 2 %.
+        scaling, for a skewed y of any sign. None is y itself, to compare it in a search.
 
     Attributes
     ----------
     regressor_ : estimator
         The fitted twin.
-    target_transform_ : {"log", "power"} or None
-        The transformation that is used.
     scaling_ : PowerScaling or None
         That of `"power"`.
 
@@ -63,18 +52,29 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     --------
     >>> from sklearn.linear_model import Ridge
     >>> from twinned import TransformedTargetTwin, TwinRegressor
+    >>> model = TransformedTargetTwin(TwinRegressor(Ridge())).fit([[0], [1], [2]], [1.0, 2.0, 4.0])
+    >>> model.predict([[3]]).round(1)
+    array([7.4])
     >>> X, y = [[0], [1], [2], [3]], [1.0, 2.0, 4.0, 100.0]
     >>> model = TransformedTargetTwin(TwinRegressor(Ridge()), target_transform="power").fit(X, y)
     >>> model.predict([[0]]) > 0
     array([ True])
     """
 
-    target_transform_: str | None = None
     scaling_: PowerScaling | None = None
 
-    def __init__(self, regressor: object, target_transform: str | None = "auto") -> None:
+    def __init__(self, regressor: object, target_transform: str | None = "log") -> None:
         super().__init__(regressor)
         self.target_transform = target_transform
+
+    @classmethod
+    def around(cls, twin: BaseEstimator) -> Self:
+        """The fitted model of y around a twin that is fitted to log y."""
+        model = cls(clone(twin))
+        model.regressor_ = twin
+        if "feature_names_in_" in vars(twin):
+            model.feature_names_in_ = twin.feature_names_in_
+        return model
 
     def fit(
         self,
@@ -93,16 +93,13 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         """
         n_rows = count_rows(y)
         if (name := self.target_transform) is not None:
-            check_choice("target_transform", name, ["auto", "log", "power"], " or None")
+            check_choice("target_transform", name, ["log", "power"], " or None")
         if y_lower is None and y_upper is None:
             values = check_numbers("y", y, finite=True)
             bounds = TargetBounds(values, values)
         else:
             bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)
         rows = np.flatnonzero(~bounds.censored.reshape(n_rows, -1).any(axis=1))
-        if name == "auto":
-            of_rows = {name: fit_params.get(name) for name in ("groups", "batch")}
-            name = choose_transform(X, bounds.lower, rows, sample_weight=sample_weight, **of_rows)
         target = TargetTransform.fit(name, bounds.lower[rows])
         fitted_y, ends = bound_arguments(target.apply_bounds(bounds))
         if y_std is not None:
@@ -119,7 +116,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
                 f"y has {n_targets} targets, but a blend of a transformed target has one; fit a "
                 f"{type(self).__name__} to each of them."
             )
-        self.target_transform_, self.scaling_ = name, target.scaling
+        self.scaling_ = target.scaling
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -132,7 +129,7 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
     def target_(self) -> TargetTransform:
         """The fitted transformation."""
         scaling = self.scaling_ and PowerScaling(*self.scaling_)  # a tuple in a loaded model
-        return TargetTransform(self.target_transform_ == "log", scaling)
+        return TargetTransform(self.target_transform == "log", scaling)
 
     @property
     def fitted_(self) -> FittedTwin:
@@ -170,40 +167,6 @@ class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
         return unwrap(self.regressor_)[0].random_state
 
 
-class LogTargetRegressor(TransformedTargetTwin):
-    """A twin that is fitted to the logarithm of y, which must be positive, and predicts y.
-
-    It is a `TransformedTargetTwin` with `target_transform="log"`.
-
-    Parameters
-    ----------
-    regressor : estimator
-        The twin, or a pipeline that ends with one.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> from twinned import LogTargetRegressor, TwinRegressor
-    >>> model = LogTargetRegressor(TwinRegressor(Ridge())).fit([[0], [1], [2]], [1.0, 2.0, 4.0])
-    >>> model.predict([[3]]).round(1)
-    array([7.4])
-    """
-
-    target_transform_: str | None = "log"
-
-    def __init__(self, regressor: BaseEstimator) -> None:
-        super().__init__(regressor, "log")
-
-    @classmethod
-    def around(cls, twin: BaseEstimator) -> LogTargetRegressor:
-        """The fitted regressor of y around a twin that is fitted to log y."""
-        model = cls(clone(twin))
-        model.regressor_ = twin
-        if "feature_names_in_" in vars(twin):
-            model.feature_names_in_ = twin.feature_names_in_
-        return model
-
-
 def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     """(row,) values that are known or within their bounds, and the bounds as arguments of `fit`.
 
@@ -212,35 +175,6 @@ def bound_arguments(bounds: TargetBounds) -> tuple[Floats, dict[str, Floats]]:
     """
     ends = zip(("y_lower", "y_upper"), bounds, strict=True) if bounds.censored.any() else ()
     return bounds.limits(), {name: np.where(bounds.censored, end, np.nan) for name, end in ends}
-
-
-def choose_transform(
-    X: ArrayLike, y: Floats, rows: Indices, **arguments: ArrayLike | None
-) -> str | None:
-    """The transformation with which quick members predict y best, or None.
-
-    It is chosen by these rows. `arguments` are further ones of `fit`, one value for each row or
-    None.
-    """
-    from twinned.estimators.auto import AutoTwinRegressor  # loads all kinds of members
-
-    if y.size > len(y):
-        raise ValueError(f"target_transform='auto' needs a single output, not {y.shape[1]}.")
-    arguments = {name: values for name, values in arguments.items() if values is not None}
-    check_consistent_length(X, y, *arguments.values())
-    rows = np.sort(np.random.RandomState(0).permutation(rows)[:_MAX_ROWS])
-    X, y = safe_indexing(X, rows), y.ravel()[rows]
-    options = {name: safe_indexing(values, rows) for name, values in arguments.items()}
-    errors = {}
-    for name in (None, "log", "power") if y.min() > 0 else (None, "power"):
-        target = TargetTransform.fit(name, y)
-        blend = AutoTwinRegressor(members=_MEMBERS, cv=5, random_state=0)
-        blend.fit_blend(X, target.apply(y), **options, calibrate=False)
-        known, predicted = blend.out_of_fold()[["y", "prediction"]].to_numpy().T
-        error = target.invert_mean(predicted, known) - target.invert(known)
-        errors[name] = float(np.sqrt(np.average(error**2, weights=blend.anchor_weights_)))
-    best = min(errors, key=lambda name: errors[name])
-    return best if errors[best] <= (1 - _LEAST_GAIN) * errors[None] else None
 
 
 def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:

@@ -10,16 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.exceptions import MemoryLimitError
-from twinned.models.base_estimator import (
-    TreeSizes,
-    early_stopping_fraction,
-    supports_weights,
-)
+from twinned.models.base_estimator import TreeSizes, early_stopping_fraction, supports_weights
 from twinned.models.resources import parse_memory_limit
-from twinned.models.sklearn import (
-    PairTrainingSet,
-    build_pairs,
-)
+from twinned.models.sklearn import PairTrainingSet, build_pairs
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import (
     AUTO_PAIRS,

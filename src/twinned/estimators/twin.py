@@ -17,9 +17,7 @@ from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin_fitting import TwinFitting
-from twinned.exceptions import (
-    IgnoredValidationSetWarning,
-)
+from twinned.exceptions import IgnoredValidationSetWarning
 from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
     FAST,
@@ -38,17 +36,10 @@ from twinned.models.sklearn import (
     fit_on_pairs,
     normalize_weights,
 )
-from twinned.pairing.anchors import (
-    as_weight_strategy,
-)
+from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
-from twinned.rows.training import (
-    VALIDATED,
-    TargetBounds,
-    TrainingRows,
-    validate_training_rows,
-)
+from twinned.rows.training import VALIDATED, TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
     check_choice,

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils import check_random_state
 
-from twinned.estimators.training_pairs import (
-    TrainingPairBuilder,
-    choose_pairs,
-    max_pairs_in_memory,
-)
+from twinned.estimators.training_pairs import TrainingPairBuilder, choose_pairs, max_pairs_in_memory
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import LocalResiduals, with_residuals

@@ -21,9 +21,8 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.preprocessing import StandardScaler
 
 from twinned.fitted.quantiles import ScoreDistribution
-from twinned.models.learned_metric import learn_metric
 from twinned.rows.columns import is_numeric_dtype, to_numeric
-from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
+from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, column_list, is_table
 from twinned.rows.validation import check_choice, check_row_numbers, count_rows
 
@@ -48,7 +47,7 @@ class NeighborFeatures:
     """Features of a row made from the nearest known rows X, with target values y (n,).
 
     Only the numeric `columns` are used, and the `codes` of categories as they are. Distances are
-    Euclidean on standardized numeric features, or those of a learned metric.
+    Euclidean on standardized numeric features.
     """
 
     def __init__(
@@ -56,42 +55,28 @@ class NeighborFeatures:
         X: object,
         y: Floats,
         columns: Sequence[int],
-        learned: LearnedMetric | None = None,
         codes: Sequence[int] = (),
     ) -> None:
         self.columns: list[int] = list(columns)
         self.codes: list[int] = list(codes)
         self.y = y
         self.values: Floats = numeric_features(X, self.columns)
-        self.learned = learned
         if not self.columns:
             return
-        if learned is None:
-            with np.errstate(invalid="ignore"):  # a feature without values
-                self.scaler: StandardScaler = StandardScaler().fit(self.values)
+        with np.errstate(invalid="ignore"):  # a feature without values
+            self.scaler: StandardScaler = StandardScaler().fit(self.values)
         self._index = NeighborIndex(self._standardize(self.values))
 
     @classmethod
-    def of(
-        cls, X: object, y: Floats, categorical: Sequence[int] = (), metric: str = "euclidean"
-    ) -> NeighborFeatures:
-        """By all numeric columns, by their type in the table.
-
-        `categorical` columns are codes of categories. With `metric="learned"`, the metric is
-        learned from these rows.
-        """
-        check_choice("metric", metric, ["euclidean", LEARNED])
+    def of(cls, X: object, y: Floats, categorical: Sequence[int] = ()) -> NeighborFeatures:
+        """By all numeric columns, by their type in the table; some are codes of categories."""
         numeric = numeric_columns(X)
         codes = [column for column in numeric if column in categorical]
         columns = [column for column in numeric if column not in codes]
-        is_learned = metric == LEARNED and len(columns) > 0
-        learned = learn_metric(numeric_features(X, columns), y) if is_learned else None
-        return cls(X, y, columns, learned, codes)
+        return cls(X, y, columns, codes)
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""
-        if self.learned is not None:
-            return self.learned.transform(values)
         return np.nan_to_num(self.scaler.transform(values))
 
     def transform(self, X: object, mean: Floats) -> Floats:
@@ -301,7 +286,7 @@ class Calibration:
         neighbors = self.neighbors
         return replace(
             self,
-            neighbors=NeighborFeatures(X, y, neighbors.columns, neighbors.learned, neighbors.codes),
+            neighbors=NeighborFeatures(X, y, neighbors.columns, neighbors.codes),
         )
 
 

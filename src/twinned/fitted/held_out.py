@@ -55,7 +55,6 @@ class HeldOutErrors:
         folds: Folds,
         *,
         categorical: Sequence[int] = (),
-        metric: str = "euclidean",
         y_std: Floats | None = None,
         encoded: Floats | None = None,
         process_std: Floats | None = None,
@@ -73,8 +72,6 @@ class HeldOutErrors:
             Training rows and held-out rows of each fold.
         categorical : sequence of int, default=()
             Columns of codes of categories.
-        metric : {"euclidean", "learned"}, default="euclidean"
-            Metric of the neighbor features.
         y_std : ndarray of shape (n,), default=None
             Known standard deviations of the errors of y.
         encoded : ndarray of shape (n, n_encoded), default=None
@@ -89,12 +86,12 @@ class HeldOutErrors:
         features, floors = [], []
         for training, held_out in folds:
             floor = RELATIVE_FLOOR * float(np.mean(std[held_out]))
-            near = NeighborFeatures.of(safe_indexing(X, training), y[training], categorical, metric)
+            near = NeighborFeatures.of(safe_indexing(X, training), y[training], categorical)
             neighbor_features = near.transform(safe_indexing(X, held_out), mean[held_out])
             features.append(scale_features(neighbor_features, mean[held_out], std[held_out], floor))
             floors.append(floor)
         rows = np.concatenate([held_out for _, held_out in folds])
-        neighbors, expected = NeighborFeatures.of(X, y, categorical, metric), 0.0
+        neighbors, expected = NeighborFeatures.of(X, y, categorical), 0.0
         if y_std is not None:
             known_features = neighbors.values if encoded is None else encoded
             expected = remaining_variances(known_features, y, y_std)[0] ** 0.5

@@ -12,12 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.quantiles import (
-    check_confidence,
-    check_levels,
-    check_values,
-    tails,
-)
+from twinned.fitted.quantiles import check_confidence, check_levels, check_values, tails
 from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats

@@ -107,9 +107,7 @@ def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibr
     return Calibration(
         scores=record["scores"],
         scale=ErrorScale(**{name: record[name] for name in names}),
-        neighbors=NeighborFeatures(
-            anchors.X, anchors.y, columns, _optional(LearnedMetric, record["metric"]), codes
-        ),
+        neighbors=NeighborFeatures(anchors.X, anchors.y, columns, codes),
         rows=record["rows"],
     )
 
@@ -404,7 +402,6 @@ def _read_calibration(fitted: FittedTwin) -> State | None:
         **vars(calibration.scale),
         "columns": np.array(neighbors.columns, dtype=np.intp),
         "codes": np.array(neighbors.codes, dtype=np.intp),
-        "metric": None if neighbors.learned is None else tuple(neighbors.learned),
         "scores": calibration.scores,
         "rows": calibration.rows,
     }

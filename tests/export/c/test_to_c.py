@@ -30,10 +30,10 @@ from tests.export.c.conftest import (
 )
 from tests.export.conftest import with_local_power
 from twinned import (
-    LogTargetRegressor,
     NearestAnchors,
     NeuralRegressor,
     NeuralTraining,
+    TransformedTargetTwin,
     TwinNeuralRegressor,
     TwinRegressor,
     conformal,
@@ -310,7 +310,7 @@ def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
     with pytest.raises(TypeError, match="Distance"):
         to_c(TwinRegressor(BASES["linear"], weights="distance").fit(X, y), path)
     with pytest.raises(TypeError, match="transformed target"):
-        to_c(LogTargetRegressor(TwinRegressor(BASES["linear"])).fit(X, y), path)
+        to_c(TransformedTargetTwin(TwinRegressor(BASES["linear"])).fit(X, y), path)
     assert not path.exists()
     assert to_c(thin(nearest, 5), path).n_anchors == 5
 

@@ -13,7 +13,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
 from tests.export.conftest import with_local_power
-from twinned import LogTargetRegressor, TwinRegressor
+from twinned import TransformedTargetTwin, TwinRegressor
 from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
 from twinned.fitted.explanation import find_comparables
@@ -115,7 +115,7 @@ def test_encoders_before_a_twin_are_refused(tmp_path, rng):
 )
 def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     X, y, new = rows
-    model = LogTargetRegressor(twin).fit(X, y)
+    model = TransformedTargetTwin(twin).fit(X, y)
     if model.fitted_.residuals is not None:
         model = with_local_power(model, local_power)
     new = np.concatenate([new, X[:2]])

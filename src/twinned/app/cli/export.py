@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages
-from twinned.app.cli.options import (
-    AsJson,
-    KeyFile,
-    SavedModel,
-    check_output_path,
-    output_option,
-)
+from twinned.app.cli.options import AsJson, KeyFile, SavedModel, check_output_path, output_option
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:

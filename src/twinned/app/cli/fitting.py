@@ -31,7 +31,7 @@ from twinned.diagnostics.recommendation import choose_model, describe_estimator,
 from twinned.diagnostics.twin_checks import plain_estimator
 from twinned.estimators.conformal import cross_errors, replace_groups
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.target import LogTargetRegressor, split_target
+from twinned.estimators.target import TransformedTargetTwin, split_target
 from twinned.exceptions import UnknownCategoryWarning
 from twinned.fitted.residuals import with_residuals
 from twinned.fitted.target import IDENTITY, TargetTransform
@@ -82,7 +82,7 @@ def fit_blend(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Fac
         arguments = {"X": data.X, "y": data.y, "groups": data.groups, **data.arguments}
         DiagnosedRows.validate(blend, transform, **arguments).fit(blend, transform, options.seconds)
         recommendation, twin = choose_model(blend, transform)
-    return LogTargetRegressor.around(twin) if options.log_target else twin, {
+    return TransformedTargetTwin.around(twin) if options.log_target else twin, {
         **_blend_facts(options, start),
         "summary": recommendation.summary,
         "conclusion": recommendation.conclusion,
@@ -120,7 +120,7 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
     twin.set_params(
         pairs=pairs, anchors=anchors, n_jobs=options.jobs or 1, random_state=options.seed
     )
-    return LogTargetRegressor(twin) if options.log_target else twin
+    return TransformedTargetTwin(twin) if options.log_target else twin
 
 
 def _base_estimator(model: str) -> BaseEstimator | None:

@@ -73,7 +73,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     Parameters
     ----------
     model : fitted twin
-        With one output; or a `LogTargetRegressor`.
+        With one output; or a `TransformedTargetTwin`.
     name : str, default="model"
         The title of the page.
     """

@@ -21,10 +21,7 @@ from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError, UnsuitableDataError
 from twinned.fitted.anchors import Queries
-from twinned.models.base_estimator import (
-    check_base_estimator,
-    set_unset_seeds,
-)
+from twinned.models.base_estimator import check_base_estimator, set_unset_seeds
 from twinned.models.learned_metric import MetricCache
 from twinned.models.protocol import DifferenceModel
 from twinned.models.wide_tables import important_features

@@ -41,7 +41,7 @@ def to_onnx(
         A `TwinRegressor` over trees, forests, boosting or linear models, a `TwinNeuralRegressor`, a
         `NeuralRegressor`, a `SemiSupervisedTwinRegressor` or an `AutoTwinRegressor` of such
         members; also as the last step of a pipeline after scalers, or with the logarithm of the
-        target (`LogTargetRegressor`).
+        target (`TransformedTargetTwin`).
         What cannot be exported is refused with a `TypeError`.
     path : str or PathLike
         The file; its name usually ends in `.onnx`. It is written completely or not at all.

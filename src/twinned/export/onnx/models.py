@@ -16,20 +16,9 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.target import TransformedTargetTwin
-from twinned.export.model_parts import (
-    NotExportableError,
-    read_feature_names,
-    read_fitted,
-    refuse,
-)
+from twinned.export.model_parts import NotExportableError, read_feature_names, read_fitted, refuse
 from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
-from twinned.export.onnx.inputs import (
-    BATCH,
-    add_inputs,
-    add_preparation,
-    encode_matrix,
-    split_rows,
-)
+from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix, split_rows
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
     AnchorGraph,
@@ -65,7 +54,7 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
         refuse("a power of its target is fitted", "use target_transform='log', or None")
     if not isinstance(model, Model):
         reason = f"{type(model).__name__} is not a model of twinned"
-        refuse(reason, "use skl2onnx, or a LogTargetRegressor")
+        refuse(reason, "use skl2onnx, or a TransformedTargetTwin")
     return scalers, model, target
 
 
@@ -227,8 +216,6 @@ def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) ->
 
     def standardized(values: Tensor) -> Tensor:
         """Features for distances, with missing values replaced by the mean."""
-        if (learned := neighbors.learned) is not None:
-            return ((values - learned.center) * learned.scale).fill_nan(0.0)
         return ((values - neighbors.scaler.mean_) / neighbors.scaler.scale_).fill_nan(0.0)
 
     def features_of_row(row: Tensor, mean: Tensor) -> list[Tensor]:

@@ -12,12 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.export.model_parts import (
-    Networks,
-    anchor_shares,
-    mean_residual,
-    unpadded_parameters,
-)
+from twinned.export.model_parts import Networks, anchor_shares, mean_residual, unpadded_parameters
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
