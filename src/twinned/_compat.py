@@ -208,14 +208,6 @@ def usage_error_type() -> type[Exception]:
     return typer.BadParameter.__bases__[0]
 
 
-# --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
-
-
-def has_request_in_progress(protocol):
-    """Whether uvicorn's protocol has read the head of a request that has no response yet."""
-    return protocol.cycle is not None and not protocol.cycle.response_complete
-
-
 # --- Dask 2025.5 to 2026.8 ------------------------------------------------------------------------
 
 

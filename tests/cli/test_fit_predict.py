@@ -763,21 +763,6 @@ def test_a_wrong_call_is_reported_in_one_line(call, monkeypatch, capsys):
     assert "--help" in errors
 
 
-def test_key_file(folder):
-    key, other, model = (folder / name for name in ("key.txt", "other.txt", "signed.twin"))
-    key.write_text("secret\n")
-    other.write_text("other\n")
-    call = ["fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", model, *QUICK]
-    succeeded(run(*call, "--key-file", key))
-    assert np.isfinite(twinned.load(model, key=b"secret").anchors_y_).all()
-    predict = ["predict", model, folder / "new.csv"]
-    succeeded(run(*predict, "--key-file", key))
-    assert_refused(run(*predict, "--key-file", other), "signature does not match the key")
-    assert_refused(run(*predict, "--key-file", folder / "none"), "there is no file")
-    other.write_text("\n")
-    assert_refused(run(*predict, "--key-file", other), "is empty")
-
-
 # --- possible values ----------------------------------------------------------------------------
 
 

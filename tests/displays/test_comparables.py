@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import ComparablesDisplay, TwinRegressor, explain
-from twinned.displays.anchors import describe_adjustments
+from twinned.displays.comparables import describe_adjustments
 
 
 def test_points_are_those_of_explain(twin, table):

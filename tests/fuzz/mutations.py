@@ -53,7 +53,7 @@ def mutate(members: Members, rng: Random, focus: str | None = None) -> bytes:
     members = {name: content for name, content in members.items() if name != DIGEST}
     if focus == AMPLIFY:
         _amplify(members, rng)
-        return write_zip({**members, DIGEST: make_digest(members, None)})
+        return write_zip({**members, DIGEST: make_digest(members)})
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         arrays = [name for name in members if name.endswith(".npy") and (focus or "") in name]
         which = rng.random()
@@ -63,7 +63,7 @@ def mutate(members: Members, rng: Random, focus: str | None = None) -> bytes:
             _mutate_json(members, MODEL, rng, focus)
         else:
             _mutate_members(members, rng)
-    return write_zip({**members, DIGEST: make_digest(members, None)})
+    return write_zip({**members, DIGEST: make_digest(members)})
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class ModelFile:
 
     def write(self, members: dict[str, bytes]) -> None:
         others = {name: content for name, content in members.items() if name != DIGEST}
-        self.path.write_bytes(write_zip({**others, DIGEST: make_digest(others, None)}))
+        self.path.write_bytes(write_zip({**others, DIGEST: make_digest(others)}))
 
     def rewrite(self, **changed: bytes) -> None:
         self.write({**self.members(), **changed})

@@ -138,11 +138,11 @@ class CheckResult:
             axes.barh(labels, values)
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw into these matplotlib axes, or into new ones, with a title, and return them."""
+        """Draw into these matplotlib axes, or those of a new figure, with a title; return them."""
         if axes is None:
-            from matplotlib.figure import Figure
+            from matplotlib import pyplot
 
-            axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
+            axes = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
         self.draw(axes)
         axes.set_title(self.heading)
         return axes

@@ -14,7 +14,7 @@ Ridge()
 A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the description of the model),
 arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
 
-1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
+1. `archive` checks the size of the zip before it is decompressed, and the digest;
 2. it checks the format in the header and compares the versions;
 3. `values` decodes the description, and `schema` verifies the state of each estimator;
 4. estimators are built from it (`sklearn_kinds`, `twinned_kinds`).
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "read_header", "save"]
 
 
-def save(
-    model: BaseEstimator, path: str | PathLike[str], *, key: bytes | str | None = None
-) -> None:
+def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     """Save a fitted model to a file that holds no code.
 
     The file is written completely or not at all; an older one at `path` remains until then.
@@ -57,17 +55,14 @@ def save(
         What a file cannot hold is refused with a `TypeError` that names the parameter or part.
     path : str or PathLike
         The file; its name usually ends in `.twin`.
-    key : bytes or str, default=None
-        Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
-        change of the file by someone who does not have the key.
     """
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
-    archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
+    archive.write_atomically(path, _to_bytes(model))
 
 
-def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
+def load(path: str | PathLike[str]) -> Any:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
@@ -78,11 +73,8 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
     ----------
     path : str or PathLike
         The file.
-    key : bytes or str, default=None
-        The key that the file was saved with. With a key, a file without a signature and one that
-        was signed with another key are refused. Without one, signatures are not verified.
     """
-    members, header = _read(path, "is not loaded", _key_bytes(key))
+    members, header = _read(path, "is not loaded")
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         model = _build_model(members, Path(path).stat().st_size)
@@ -99,22 +91,20 @@ def read_header(path: str | PathLike[str]) -> JsonObject:
         With `format_version`, `versions`, `model` (the class) and `schema` (`n_features_in_`,
         `feature_names_in_`).
     """
-    return _read(path, "has no readable header", None)[1]
+    return _read(path, "has no readable header")[1]
 
 
-def _read(
-    path: str | PathLike[str], fault: str, key: bytes | None
-) -> tuple[dict[str, bytes], JsonObject]:
+def _read(path: str | PathLike[str], fault: str) -> tuple[dict[str, bytes], JsonObject]:
     """Return the members of a file and its header, after checks of its format and digest."""
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} {fault}"):
         members = archive.read_zip(data)
         header = parse_header(members)
-        archive.check_digest(members, key)
+        archive.check_digest(members)
     return members, header
 
 
-def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
+def _to_bytes(model: BaseEstimator) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
@@ -123,7 +113,7 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
     members |= {f"{path}.npy": archive.to_npy(array) for path, array in arrays.items()}
-    data = archive.write_zip({**members, DIGEST: archive.make_digest(members, key)})
+    data = archive.write_zip({**members, DIGEST: archive.make_digest(members)})
     # A model that cannot be loaded must fail now, while it is still in memory.
     with _any_error_as_integrity_error(fault):
         _build_model(members, len(data))
@@ -153,12 +143,6 @@ def _import_kinds() -> ModuleType:
     from twinned.persistence import twinned_kinds, values  # noqa: F401
 
     return values
-
-
-def _key_bytes(key: bytes | str | None) -> bytes | None:
-    if key is not None and not (isinstance(key, bytes | str) and key):
-        raise TypeError("key must be bytes or a text that is not empty.")
-    return key.encode() if isinstance(key, str) else key
 
 
 @contextmanager

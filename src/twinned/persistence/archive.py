@@ -6,7 +6,6 @@ Its header has the format, the versions, the class and the features, readable wi
 from __future__ import annotations
 
 import hashlib
-import hmac
 import io
 import json
 import math
@@ -104,25 +103,21 @@ def write_zip(members: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def make_digest(members: Mapping[str, bytes], key: bytes | None) -> bytes:
-    """Return the member with the digest of all others and, with a key, their signature."""
+def make_digest(members: Mapping[str, bytes]) -> bytes:
+    """Return the member with the digest of all others."""
     # name, length and digest of each member except `DIGEST`, one per line
     content = b"".join(
         f"{hashlib.sha256(content).hexdigest()} {len(content)} {name!r}\n".encode()
         for name, content in sorted(members.items())
         if name != DIGEST
     )
-    signature = None if key is None else hmac.new(key, content, "sha256").hexdigest()
-    return to_json({"sha256": hashlib.sha256(content).hexdigest(), "hmac_sha256": signature})
+    return to_json({"sha256": hashlib.sha256(content).hexdigest()})
 
 
-def check_digest(members: Mapping[str, bytes], key: bytes | None) -> None:
-    """Raise unless the digest is that of the members and, with a key, the signature as well."""
-    expected, stored = json.loads(make_digest(members, key)), from_json(members, DIGEST)
+def check_digest(members: Mapping[str, bytes]) -> None:
+    """Raise unless the digest is that of the members."""
+    expected, stored = json.loads(make_digest(members)), from_json(members, DIGEST)
     ensure(stored.get("sha256") == expected["sha256"], "its content does not match its digest")
-    if key is not None:
-        same = hmac.compare_digest(str(stored.get("hmac_sha256")), expected["hmac_sha256"])
-        ensure(same, "its signature does not match the key, or it has none")
 
 
 def to_json(value: object) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages
-from twinned.app.cli.options import AsJson, KeyFile, SavedModel, check_output_path, output_option
+from twinned.app.cli.options import AsJson, SavedModel, check_output_path, output_option
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class ExportOptions:
     anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
     member: Annotated[str | None, typer.Option(metavar="NAME")] = None
     dtype: Annotated[str | None, typer.Option(metavar="TYPE")] = None
-    key_file: KeyFile = None
     as_json: AsJson = False
 
 
@@ -76,7 +75,7 @@ def export_command(options: ExportOptions) -> None:
         suffixes = " or ".join(_WRITERS)
         raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
     path = check_output_path(output, [model])
-    predictor = load_predictor(model, options.key_file)
+    predictor = load_predictor(model)
     with messages.print_warnings():
         facts = write(predictor.model, path, options)
     facts |= {"model": str(model), "model_bytes": model.stat().st_size}

@@ -12,12 +12,10 @@ import typer
 from twinned.app.cli import messages
 from twinned.app.cli.options import (
     AsJson,
-    KeyFile,
     TrainingOptions,
     advanced_option,
     check_output_path,
     output_option,
-    read_key,
     seed_option,
 )
 
@@ -97,7 +95,6 @@ class FitOptions(TrainingOptions):
     jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
     seed: Annotated[int, seed_option()] = 0
     check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
-    key_file: KeyFile = None
     as_json: AsJson = False
 
     @property
@@ -145,7 +142,6 @@ def fit_command(options: FitOptions) -> None:
 
     with messages.print_warnings():
         options.validate()
-        key = read_key(options.key_file)
         path = check_output_path(options.output, [options.table])
         data = read_training_data(options)
         messages.print_notes(data.notes)
@@ -162,7 +158,7 @@ def fit_command(options: FitOptions) -> None:
         if is_single:
             twin.target_name_ = options.target
             _ = model.fitted_.anchors.metric  # learned now, so that it is saved
-        save(model, path, key=key)
+        save(model, path)
     if options.check and not options.is_blend and results["check"] is None:
         few = f"{len(data.X) - data.n_censored} rows are too few for cross-validation"
         messages.print_message("note", f"{few}, which needs {fitting.MIN_ROWS_FOR_CHECK}.")

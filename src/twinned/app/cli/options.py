@@ -38,10 +38,6 @@ SavedModel = Annotated[
     Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")
 ]
 NearFile = Annotated[Path | None, typer.Option("--near", metavar="FILE")]
-KeyFile = Annotated[
-    Path | None,
-    advanced_option("--key-file", metavar="FILE", help="File of the secret key of its signature."),
-]
 AsJson = Annotated[bool, json_option(help="Print JSON.")]
 
 
@@ -251,7 +247,6 @@ class SavedModelOptions(TableOptions):
     table: Annotated[Path, table_argument()]
     output: Annotated[Path | None, output_option()] = None
     digits: Annotated[int, advanced_option(min=1, max=17, metavar="N")] = 6
-    key_file: KeyFile = None
     as_json: Annotated[bool, json_option()] = False
 
     def result_path(self, *inputs: Path | None) -> Path | None:
@@ -284,18 +279,6 @@ class BatchOptions(SavedModelOptions):
 
 
 # --- checks of values ---------------------------------------------------------------------------
-
-
-def read_key(path: Path | None) -> bytes | None:
-    """Return the content of a key file, without the line break at its end."""
-    if path is None:
-        return None
-    if not path.is_file():
-        raise FileNotFoundError(f"--key-file: there is no file {path}.")
-    key = path.read_bytes().rstrip(b"\r\n")
-    if not key:
-        raise ValueError(f"--key-file: {path} is empty.")
-    return key
 
 
 def parse_budget(text: str) -> float:

@@ -123,7 +123,7 @@ def predict_command(options: PredictOptions) -> None:
 
     options.validate()
     check_argument_order(options.model, options.table, "predict")
-    predictor = with_batches(load_predictor(options.model, options.key_file), options)
+    predictor = with_batches(load_predictor(options.model), options)
     if not is_pattern(options.table):
         _predict_table(options, predictor)
         return

@@ -7,26 +7,26 @@ from pathlib import Path
 
 from twinned import load
 from twinned.app.cli.messages import print_message, print_notes, print_warnings
-from twinned.app.cli.options import BatchOptions, SavedModelOptions, read_key
+from twinned.app.cli.options import BatchOptions, SavedModelOptions
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import ReadOptions, Table
 
 
-def load_predictor(path: Path, key_file: Path | None = None) -> TablePredictor:
-    """Load a saved twin; with a key file, the signature of the model is verified."""
+def load_predictor(path: Path) -> TablePredictor:
+    """Load a saved twin."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     with print_warnings():
-        return TablePredictor.of(load(path, key=read_key(key_file)), str(path))
+        return TablePredictor.of(load(path), str(path))
 
 
 def load_with_table(options: SavedModelOptions, command: str) -> tuple[TablePredictor, Table]:
     """Load the model and read the table of a command; a ValueError where they are exchanged."""
     check_argument_order(options.model, options.table, command)
-    predictor = load_predictor(options.model, options.key_file)
+    predictor = load_predictor(options.model)
     return predictor, read_table(options.table, options.reading, predictor.names or ())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from twinned.app.cli.messages import printable
-from twinned.app.cli.options import KeyFile, SavedModel
+from twinned.app.cli.options import SavedModel
 from twinned.exceptions import (
     ShiftWarning,
     UnknownBatchWarning,
@@ -21,7 +21,6 @@ def serve_command(
     port: Annotated[
         int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 is any free one.")
     ] = 8000,
-    key_file: KeyFile = None,
 ) -> None:
     """Serve a saved twin on this machine: a form, predictions, comparables, and JSON.
 
@@ -37,7 +36,7 @@ def serve_command(
 
     with require_extra(f"serve needs further libraries: {install_extra('serve')}."):
         from twinned.app.serve.app import make_app, make_server, open_listener
-    service = make_app(load_predictor(model, key_file).model, model.name)
+    service = make_app(load_predictor(model).model, model.name)
     listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")

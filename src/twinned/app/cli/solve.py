@@ -93,7 +93,7 @@ def solve_command(options: SolveOptions) -> None:
     from twinned.app.cli.saved_model import load_predictor, note_missing_batch, read_rows
 
     path = options.result_path()
-    predictor = load_predictor(options.model, options.key_file)
+    predictor = load_predictor(options.model)
     note_missing_batch(predictor, options.batch, "--batch names the one of the measurements")
     near = None
     if options.table is not None:

@@ -1,13 +1,12 @@
 """The ASGI application and its server: a web page, and the JSON and CSV endpoints.
 
 The service is meant for one machine. It accepts only requests to local host names, so that a
-foreign page cannot reach it by DNS rebinding, and bounds the size of a request, the time in which
-it must arrive, and the time of its answer.
+foreign page cannot reach it by DNS rebinding, and bounds the size of a request and the time of its
+answer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import socket
@@ -27,9 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from twinned._compat import has_request_in_progress
 from twinned._version import __version__
 from twinned.app.prediction import FeatureRows
 from twinned.app.serve.inputs import Json
@@ -49,9 +46,7 @@ from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
 from twinned.app.tables.table import ReadOptions, combine_columns, to_csv
 
-READ_SECONDS = 10.0
-"""Seconds in which a client must send the head of a request, and its body."""
-MAX_CONNECTIONS = 200  # at a time; further requests get the status 503
+MAX_CONNECTIONS = 1_000  # at a time; further requests get the status 503
 MAX_BODY_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
 _MAX_CELLS = 5_000_000  # of an Excel file
@@ -168,25 +163,18 @@ class _Endpoints:
 
 async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     body = bytearray()
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > max_bytes:
-                    raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
-    except TimeoutError:
-        raise BadRequest(f"the body did not arrive within {READ_SECONDS:g} seconds.", 408) from None
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
+            raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
     return bytes(body)
 
 
 def _parse_json(
     body: bytes, needed: str = 'the body must be JSON: {"rows": [{name: value, …}, …]}.'
 ) -> object:
-    def refuse_constant(text: str) -> None:
-        raise ValueError(text)  # NaN and Infinity are not JSON
-
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=refuse_constant)
+        return json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):
         raise BadRequest(needed, 400) from None
 
@@ -195,7 +183,7 @@ def _json_response(content: Json, status: int = 200, warnings: list[str] | None 
     if warnings:
         content = {**content, "warnings": warnings}
     # a rest of the body may still be under way
-    headers = {"Connection": "close"} if status in (408, 413) else None
+    headers = {"Connection": "close"} if status == 413 else None
     text = json.dumps(content, allow_nan=False)
     return Response(text, status, headers, media_type="application/json")
 
@@ -257,33 +245,10 @@ def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:
         raise OSError(f"port {port} is taken; choose another with --port.") from error
 
 
-def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Server:
-    """The uvicorn server of an application, which closes connections with incomplete heads.
-
-    uvicorn limits the time between two requests, but not that in which a client sends the head of
-    one. The time of the body is limited by the application.
-    """
-
-    def make_protocol(**arguments: object) -> asyncio.Protocol:
-        protocol = AutoHTTPProtocol(**arguments)
-        asyncio.get_running_loop().call_later(read_seconds, _close_idle, protocol, read_seconds)
-        return protocol
-
-    config = uvicorn.Config(
-        app,
-        http=make_protocol,  # type: ignore[arg-type]
-        log_level="warning",
-        limit_concurrency=MAX_CONNECTIONS,
-    )
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    """The uvicorn server of an application."""
+    config = uvicorn.Config(app, log_level="warning", limit_concurrency=MAX_CONNECTIONS)
     return uvicorn.Server(config)
-
-
-def _close_idle(protocol, seconds):
-    """Close a connection without a request in progress, else look again after some seconds."""
-    if not has_request_in_progress(protocol):
-        protocol.transport.abort()
-    elif not protocol.transport.is_closing():
-        asyncio.get_running_loop().call_later(seconds, _close_idle, protocol, seconds)
 
 
 def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:

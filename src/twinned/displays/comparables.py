@@ -1,8 +1,8 @@
-"""Displays of anchors: the comparables of one query, and the error by the number of anchors."""
+"""Display of the comparable anchors of one query."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.findings import draw_curve
-from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
 from twinned.displays.intervals import GUIDE, Options, check_one_target, make_axes, merge
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.fitted.explanation import COLUMNS, OTHERS, name_case
 from twinned.rows.formatting import format_number, format_significant, shorten
@@ -24,7 +21,6 @@ from twinned.rows.validation import check_integer, count_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
-    from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
@@ -280,116 +276,3 @@ def describe_adjustments(names: list[str], values: Floats, most: int) -> str:
         for i in np.argsort(-sizes, kind="stable")[:most]
         if sizes[i] > _LEAST_SHARE * sizes.max()
     )
-
-
-class AnchorCurveDisplay:
-    """Error of predictions from 1, 2, 4, … anchors, and from all.
-
-    A twin predicts from as many anchors as it has. The curve shows how many are enough.
-
-    Make it with `from_estimator`.
-
-    Parameters
-    ----------
-    n_anchors : list of int
-        Numbers of anchors.
-    rmse : list of float
-        Root mean squared errors.
-    standard_error : list of float
-        Their standard errors.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    errorbar_ : matplotlib ErrorbarContainer
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> from twinned import AnchorCurveDisplay, TwinRegressor
-    >>> from twinned.datasets import make_wsb
-    >>> X, y = make_wsb(60, random_state=0)
-    >>> display = AnchorCurveDisplay.from_estimator(TwinRegressor(Ridge()), X, y)
-    >>> display.n_anchors
-    [1, 2, 4, 8, 16, 32, 48]
-    """
-
-    ax_: Axes
-    figure_: Figure | SubFigure
-    errorbar_: ErrorbarContainer
-
-    def __init__(
-        self, *, n_anchors: Sequence[int], rmse: Sequence[float], standard_error: Sequence[float]
-    ) -> None:
-        self.n_anchors = n_anchors
-        self.rmse = rmse
-        self.standard_error = standard_error
-
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: BaseEstimator,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        random_state: int | np.random.RandomState | None = None,
-        **options: Any,
-    ) -> Self:
-        """Cross-validate a twin, and draw the mean error over five folds.
-
-        Parameters
-        ----------
-        estimator : twin
-            Cloned and fitted in each fold, as in `sklearn.model_selection.LearningCurveDisplay`.
-        X : table or array of shape (n_samples, n_features)
-            All rows.
-        y : array of shape (n_samples,)
-            Their values.
-        random_state : int, RandomState or None, default=None
-            Draws the folds.
-        **options
-            `ax` and `errorbar_kwargs` of `plot`.
-
-        Returns
-        -------
-        display : AnchorCurveDisplay
-            The standard errors are those over folds.
-        """
-        if not isinstance(estimator, BaseTwin):
-            raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
-        folds = cross_validate_twin(X, y, estimator, random_state=random_state)
-        numbers = anchor_curve(X, y, cross_validation=folds).numbers
-        display = cls(
-            n_anchors=numbers["x"],
-            rmse=numbers["rmse"],
-            standard_error=numbers["standard_error"],
-        )
-        return display.plot(**options)
-
-    def plot(self, ax: Axes | None = None, *, errorbar_kwargs: Options = None) -> Self:
-        """Draw the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure. Two displays in the same axes are compared.
-        errorbar_kwargs : dict, default=None
-            Options of `Axes.errorbar`.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = make_axes(ax)
-        self.figure_ = ax.figure
-        numbers = {
-            "x": self.n_anchors,
-            "rmse": self.rmse,
-            "standard_error": self.standard_error,
-            "x_label": "anchors",
-        }
-        options = {"label": "random anchors", **(errorbar_kwargs or {})}
-        self.errorbar_ = draw_curve(ax, numbers, **options)
-        ax.legend()
-        return self
