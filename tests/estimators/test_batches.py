@@ -27,8 +27,8 @@ from twinned.batches.effects import BatchEffects
 from twinned.batches.joint import JointProcess
 from twinned.batches.joint import _Likelihood as joint_likelihood
 from twinned.exceptions import UnknownBatchWarning
-from twinned.models.gaussian_process import kernel_of_rows
 from twinned.rows.batches import batch_labels
+from twinned.rows.kernels import kernel_of_rows
 
 MEMBERS = ["ridge", "gp_matern"]
 TREES = ExtraTreesRegressor(5, random_state=0)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
@@ -126,15 +127,23 @@ def test_pipeline_is_searched_and_saved(alcohols, tmp_path):
         assert copy[0].duplicates_.tolist() == pipeline[0].duplicates_.tolist()
 
 
-def test_members_have_fragments_or_the_other_columns(alcohols):
+def test_one_member_has_fragments_and_all_have_the_other_columns(alcohols):
     smiles, y = alcohols
     X = MoleculeFeatures(n_fragments=32).fit_transform(smiles)
-    model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y)
-    descriptors, fragments = X[list(DESCRIPTORS)], X.drop(columns=list(DESCRIPTORS))
-    for name, columns in (("ridge", descriptors), ("gp_tanimoto", fragments)):
-        alone = AutoTwinRegressor(members=[name], random_state=0).fit(columns, y)
-        of_both = model.predict_members(X)[MEMBERS.index(name)]
-        np.testing.assert_allclose(of_both, alone.predict_members(columns)[0], rtol=1e-10)
+    descriptors = X[list(DESCRIPTORS)]
+    for columns in (X, X.iloc[:, ::-1], descriptors, X.drop(columns=list(DESCRIPTORS))):
+        model = AutoTwinRegressor(members=[MEMBERS[columns is not descriptors]], random_state=0)
+        model.fit(columns, y)
+        used = model.blend_model_.members[0].preparation.transform(columns.to_numpy())
+        n_counts = model.blend_model_.members[0].preparation.n_counts
+        assert n_counts == (0 if columns is descriptors else 32)
+        counts = columns.filter(like="fragment").to_numpy()
+        others = columns.drop(columns=columns.filter(like="fragment").columns)
+        if columns is not descriptors:
+            np.testing.assert_array_equal(used[:, :32], counts)
+        scaled = StandardScaler().fit_transform(others) if len(others.columns) else others
+        expected = scaled if columns is descriptors else np.arcsinh(scaled)
+        np.testing.assert_allclose(used[:, n_counts:], expected, atol=1e-9)
 
 
 def test_columns_of_fragments_are_found_by_name_and_values():

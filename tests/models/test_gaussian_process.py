@@ -8,11 +8,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from twinned.exceptions import UnsuitableDataError
-from twinned.models.gaussian_process import (
-    MarginalLikelihood,
-    fit_gaussian_process,
-    tanimoto_similarity,
-)
+from twinned.models.gaussian_process import MarginalLikelihood, fit_gaussian_process
+from twinned.rows.kernels import tanimoto_similarity
 
 SKLEARN_KERNELS = {"rbf": RBF, "matern": lambda lengths: Matern(lengths, nu=2.5)}
 pytestmark = pytest.mark.usefixtures("shipped_defaults")
@@ -207,27 +204,46 @@ def test_similarity_of_counts_equals_minima_over_maxima(rng):
     np.testing.assert_allclose(tanimoto_similarity(first, second), expected)
 
 
-def test_process_of_counts_equals_scikit_learns(rng):
-    X = rng.poisson(1.0, (40, 6)).astype(float)
-    y = X[:, 0] - X[:, 1] + rng.normal(size=40)
-    process = fit_gaussian_process(X[:30], y[:30], kernel="tanimoto")
-    covariance = process.amplitude * tanimoto_similarity(process.X, process.X)
+@pytest.mark.parametrize("n_others", [0, 3])
+def test_process_of_counts_and_other_features(n_others, rng):
+    X = np.column_stack([rng.poisson(1.0, (200, 6)), rng.normal(size=(200, n_others))])
+    y = X[:, 0] - X[:, 1] + 2 * np.sin(X[:, 6:].sum(axis=1)) + rng.normal(size=200)
+    process = fit_gaussian_process(X[:180], y[:180], n_counts=6)
+
+    def correlation(first, second, share, length):
+        similarity = tanimoto_similarity(first[:, :6], second[:, :6])
+        if not n_others:
+            return similarity
+        kernel = Matern(length, nu=2.5)(first[:, 6:], second[:, 6:])
+        return share * similarity + (1 - share) * kernel
+
+    share, length = process.count_share, process.length_scales[-1]
+    assert share == 1.0 if n_others == 0 else 0.05 < share < 0.95
+    covariance = process.amplitude * correlation(process.X, process.X, share, length)
     noise = process.amplitude * process.noise / process.weight
     solution = np.linalg.solve(covariance + np.diag(noise), process.target[:, 0])
-    between = process.amplitude * tanimoto_similarity(X[30:], process.X)
-    mean, std = process.predict(X[30:], return_std=True)
+    between = process.amplitude * correlation(X[180:], process.X, share, length)
+    mean, std = process.predict(X[180:], return_std=True)
     np.testing.assert_allclose(mean, between @ solution * process.scale[0] + process.mean[0])
     explained = between * np.linalg.solve(covariance + np.diag(noise), between.T).T
     variance = process.amplitude * (1 + process.noise) - explained.sum(axis=1)
     np.testing.assert_allclose(std, np.sqrt(variance) * process.scale[0])
-    log_noise = np.log(process.noise)
-    likelihood = MarginalLikelihood("tanimoto", process.X, process.target, process.weight)
-    values = [
-        likelihood.solve(np.append(np.zeros(6), log_noise + step))[0] for step in (-0.5, 0.0, 0.5)
-    ]
-    assert values[1] == max(values)
+    likelihood = MarginalLikelihood("matern", process.X, process.target, process.weight)
+
+    def value(log_noise_step=0.0, share=share, length=length):
+        changed = correlation(process.X, process.X, share, length)
+        return likelihood.of_correlation(changed, np.log(process.noise) + log_noise_step)[0]
+
+    assert value() == pytest.approx(process.log_marginal_likelihood_)
+    others = [value(-0.5), value(0.5)]
+    if n_others:
+        others += [value(share=share - 0.1), value(share=share + 0.1)]
+        others += [value(length=0.7 * length), value(length=1.4 * length)]
+    assert value() > max(others)
 
 
 def test_negative_counts_are_refused():
     with pytest.raises(UnsuitableDataError, match="negative values"):
-        fit_gaussian_process(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0]), kernel="tanimoto")
+        fit_gaussian_process(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0]), n_counts=1)
+    with pytest.raises(ValueError, match="n_counts=2 exceeds the 1 features"):
+        fit_gaussian_process(np.array([[1.0], [-1.0]]), np.array([0.0, 1.0]), n_counts=2)

@@ -37,7 +37,7 @@ DESCRIPTIONS = {
     "ridge": "ridge regression",
     "gp_matern": "a Gaussian process (Matérn 5/2)",
     "gp_rbf": "a Gaussian process (squared exponential)",
-    "gp_tanimoto": "a Gaussian process (Tanimoto similarity of fragments)",
+    "gp_tanimoto": "a Gaussian process (fragments and descriptors)",
     "extra_trees": "extra trees",
     "boosting": "gradient boosting",
     "tree_twin": "twinned gradient boosting",

@@ -72,8 +72,8 @@ class AutoTwinRegressor(BlendAttributes):
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
         `"catboost"` and `"lightgbm"`, which need these libraries. Where X has columns of counts
         with the names `"fragment 0"`, …, as those of `MoleculeFeatures`, `"auto"` has
-        `"gp_tanimoto"`, too, a Gaussian process with the Tanimoto kernel of the counts; the other
-        members have the other columns. Those with `_power` transform
+        `"gp_tanimoto"`, too, a Gaussian process that adds the Tanimoto kernel of the counts to that
+        of the other columns; the other members have these only. Those with `_power` transform
         skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
@@ -352,6 +352,7 @@ class AutoTwinRegressor(BlendAttributes):
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
         fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
+        fragments = np.setdiff1d(fragments, rows.schema.categorical)
         if len(fragments) and isinstance(self.members, str):
             specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
         members, self.skipped_ = cross_fit(

@@ -19,13 +19,16 @@ from twinned.rows.validation import check_bool, restore_on_failure
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
-    """Exact Gaussian process regression with one length scale per feature, or of counts.
+    """Exact Gaussian process regression with one length scale per feature, and of counts.
 
     Parameters
     ----------
-    kernel : {"matern", "rbf", "tanimoto"}, default="matern"
-        Matérn 5/2 or squared exponential; or the similarity of rows of counts, such as those of
-        the fragments of molecules.
+    kernel : {"matern", "rbf"}, default="matern"
+        Matérn 5/2 or squared exponential.
+    n_counts : int, default=0
+        Number of leading features that are counts, such as those of the fragments of molecules.
+        The kernel is then the weighted mean of their Tanimoto similarity and of the kernel of the
+        other features, which have one length scale and are not standardized.
     max_rows : int, default=2000
         Number of rows in the predictive equations; of more rows, a random subset is used. The
         hyperparameters are chosen by at most half as many, or 500.
@@ -52,10 +55,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self,
         kernel: str = "matern",
         *,
+        n_counts: int = 0,
         max_rows: int = 2000,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
+        self.n_counts = n_counts
         self.max_rows = max_rows
         self.random_state = random_state
 
@@ -76,7 +81,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n, n_features)
-            Numeric features without missing values; counts for the Tanimoto kernel.
+            Numeric features without missing values, counts first.
         y : array of shape (n,) or (n, n_outputs)
             Target values; several outputs share the hyperparameters.
         sample_weight : array of shape (n,), default=None
@@ -94,6 +99,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 X,
                 y,
                 kernel=self.kernel,
+                n_counts=self.n_counts,
                 sample_weight=sample_weight,
                 max_rows=self.max_rows,
                 max_likelihood_rows=max(500, self.max_rows // 2),

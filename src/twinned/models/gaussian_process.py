@@ -1,10 +1,13 @@
-"""Exact Gaussian process regression with one length scale per feature, or of counts.
+"""Exact Gaussian process regression with one length scale per feature, and of counts.
 
 The covariance of two rows is `amplitude · (k(r) + noise · [same row] / weight)`, where r is their
 distance after each feature is divided by its length scale. The amplitude and the constant mean
 have closed-form optima; the length scales and the noise maximize the likelihood by L-BFGS-B, with
-gradients that need O(n²) memory for any number of features. The Tanimoto kernel of counts, such as
-those of the fragments of molecules, has no length scales, only noise.
+gradients that need O(n²) memory for any number of features.
+
+Counts, such as those of the fragments of molecules, have the Tanimoto kernel. The correlation is
+then the weighted mean of their similarity and of the kernel of the other features, which have one
+common length scale; the likelihood chooses it, the weight and the noise.
 """
 
 from __future__ import annotations
@@ -15,14 +18,19 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
-from scipy.optimize import minimize, minimize_scalar
-from scipy.sparse import csr_array
-from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from twinned.exceptions import UnsuitableDataError
-from twinned.rows.kernels import KERNELS
+from twinned.rows.kernels import (
+    KERNELS,
+    NARROW_FEATURES,
+    kernel_of_rows,
+    mixed_correlation,
+    tanimoto_similarity,
+)
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
@@ -32,7 +40,10 @@ from twinned.rows.validation import check_choice, check_integer
 # units of the amplitude. Below the lower bound of the noise, the factorization is rounding error.
 _LENGTH_BOUNDS = (1e-2, 1e6)
 _NOISE_BOUNDS = (1e-12, 1e3)
-_COUNT_NOISE_BOUNDS = (1e-4, 1e2)  # less noise hardly changes a prediction
+# Of the logarithm of the noise with counts, where less hardly changes a prediction; of the logit of
+# the share of their similarity; and of the logarithm of the length scale of other features.
+_COUNT_BOUNDS = (-9.0, 4.5), (-6.0, 6.0), (-3.0, 8.0)
+_COUNT_ROWS, _COUNT_STEPS = 500, 25  # of the search for these three
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _COARSE_STEPS, _FINE_STEPS = 60, 30
 _TOLERANCE = 1e-5  # of the likelihood per row: a tenth of it takes a third more steps
@@ -40,38 +51,9 @@ _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 # Of a table with more features and so few rows, the likelihood has a maximum that fits the rows by
 # a few features. A few steps from equal length scales predict other rows better, in a fifth of the
 # time.
-_NARROW_FEATURES, _WIDE_STEPS = 20, 15
+_WIDE_STEPS = 15
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 _DECIMALS = 9  # of standardized features in the search
-
-
-TANIMOTO = "tanimoto"  # of counts, which are not standardized
-
-
-def tanimoto_similarity(first: Floats, second: Floats) -> Floats:
-    """(first row, second row): sum of the smaller counts divided by that of the larger ones.
-
-    Rows without any count are equal.
-
-    >>> tanimoto_similarity(np.array([[2.0, 1.0, 0.0]]), np.array([[1.0, 1.0, 2.0]]))
-    array([[0.4]])
-    """
-    total = first.sum(axis=1)[:, None] + second.sum(axis=1)
-    # molecules have few of all fragments; |a − b| is the larger count less the smaller one
-    distance = manhattan_distances(csr_array(first), csr_array(second))
-    return np.divide(total - distance, total + distance, out=np.ones_like(total), where=total > 0)
-
-
-def kernel_of_rows(kernel: str, first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """(first row, second row): correlation of scaled rows, and its derivative by r².
-
-    That of counts has no derivative.
-    """
-    if kernel == TANIMOTO:
-        return tanimoto_similarity(first, second), np.zeros(0)
-    if first.shape[1] > _NARROW_FEATURES:  # by a matrix product, ten times as fast for 1,000
-        return KERNELS[kernel](euclidean_distances(first, second, squared=True))
-    return KERNELS[kernel](cdist(first, second, "sqeuclidean"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +62,10 @@ class GaussianProcess:
 
     Attributes
     ----------
-    kernel : {"rbf", "matern", "tanimoto"}
-        Squared exponential, Matérn 5/2, or the similarity of counts.
+    kernel : {"rbf", "matern"}
+        Squared exponential or Matérn 5/2.
     length_scales : ndarray of shape (n_features,)
-        In units of X; infinite for a constant feature, and 1 for counts.
+        In units of X; infinite for a constant feature and for counts.
     amplitude : float
         Variance of the process, in units of the variance of y.
     noise : float
@@ -102,6 +84,8 @@ class GaussianProcess:
         Of the standardized target values of the rows, summed over outputs.
     single_output : bool
         Whether y was one-dimensional.
+    n_counts, count_share : int, float
+        Number of leading features that are counts, and the share of their similarity.
     """
 
     kernel: str
@@ -116,6 +100,8 @@ class GaussianProcess:
     scale: Floats
     log_marginal_likelihood_: float
     single_output: bool
+    n_counts: int = 0
+    count_share: float = 0.0
 
     def predict(self, X: Floats, return_std: bool = False) -> Any:
         """Mean, and standard deviation of a new observation of weight 1 with `return_std`.
@@ -150,9 +136,11 @@ class GaussianProcess:
 
     def correlation(self, first: Floats, second: Floats) -> Floats:
         """(first row, second row): correlation of the process, without noise."""
-        if self.kernel != TANIMOTO:
-            first, second = self._scaled(first), self._scaled(second)
-        return kernel_of_rows(self.kernel, first, second)[0]
+        n = self.n_counts
+        scaled = (self._scaled(rows)[:, n:] for rows in (first, second))
+        correlation = kernel_of_rows(self.kernel, *scaled)[0]
+        similarity = tanimoto_similarity(first[:, :n], second[:, :n]) if n else None
+        return mixed_correlation(similarity, correlation, self.count_share)
 
     @cached_property
     def _factor(self) -> Floats:
@@ -179,6 +167,7 @@ def fit_gaussian_process(
     y: Floats,
     *,
     kernel: str = "matern",
+    n_counts: int = 0,
     sample_weight: Floats | None = None,
     max_rows: int = 2000,
     max_likelihood_rows: int = 1000,
@@ -193,8 +182,11 @@ def fit_gaussian_process(
         Numeric features without missing values; they are standardized.
     y : array of shape (n,) or (n, n_outputs)
         Target values; each output is standardized. All share the hyperparameters.
-    kernel : {"matern", "rbf", "tanimoto"}, default="matern"
-        Matérn 5/2 or squared exponential; or, for features that are counts, their similarity.
+    kernel : {"matern", "rbf"}, default="matern"
+        Matérn 5/2 or squared exponential.
+    n_counts : int, default=0
+        Number of leading features that are counts, which have the Tanimoto kernel. The others have
+        one length scale then, and are not standardized.
     sample_weight : array of shape (n,), default=None
         Divides the noise variance of a row; only ratios count. Equal rows (in X and y) are merged
         into one with the sum of their weights.
@@ -224,27 +216,34 @@ def fit_gaussian_process(
     >>> float(process.predict(np.array([[0.5, 0.0]]))[0].round(3))
     0.841
     """
-    check_choice("kernel", kernel, [*KERNELS, TANIMOTO])
+    check_choice("kernel", kernel, [*KERNELS])
+    n_counts = check_integer("n_counts", n_counts, 0)
     max_rows = check_integer("max_rows", max_rows)
     max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
-    X, y = _check_rows(X, y, kernel)
+    X, y = _check_rows(X, y, n_counts)
     merged, weight = merge_equal_rows(X, y, sample_weight)
     order = check_random_state(random_state).permutation(len(merged))[:max_rows]
     merged, weight = merged[order], weight[order] / weight[order].mean()
     rows, outputs = X[merged], y[merged].reshape(len(merged), -1)
     scaling = StandardScaling.fit(rows, weight)
-    if kernel == TANIMOTO:
-        scaling = StandardScaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+    if n_counts:  # the others have one length scale, as they are
+        others = np.arange(X.shape[1]) >= n_counts
+        scaling = scaling._replace(scale=np.where(scaling.varying & others, 1.0, 0.0))
     target_scaling = StandardScaling.fit(outputs, weight)
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
     target = target_scaling.transform(outputs)
     # rounded, so that the search does not depend on the units of the features
     rounded = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
-    start = _similar_start(similar, scaling, len(rows))
-    log_parameters = _maximize(rounded, max_likelihood_rows, start)
     exact = MarginalLikelihood(kernel, standardized, target, weight)
-    value, amplitude, constant, dual = exact.solve(log_parameters)
+    if n_counts:
+        similarity = tanimoto_similarity(rows[:, :n_counts], rows[:, :n_counts])
+        log_parameters, share = _maximize_with_counts(rounded, similarity, max_likelihood_rows)
+    else:
+        similarity, share = None, 0.0
+        start = _similar_start(similar, scaling, len(rows))
+        log_parameters = _maximize(rounded, max_likelihood_rows, start)
+    value, amplitude, constant, dual = exact.solve(log_parameters, similarity, share)
     length_scales = np.full(X.shape[1], np.inf)
     length_scales[scaling.varying] = spread * np.exp(log_parameters[:-1])
     y_scale = np.where(target_scaling.varying, target_scaling.scale, 1.0)
@@ -261,16 +260,20 @@ def fit_gaussian_process(
         scale=y_scale,
         log_marginal_likelihood_=value,
         single_output=y.ndim == 1,
+        n_counts=n_counts,
+        count_share=share,
     )
 
 
-def _check_rows(X: Floats, y: Floats, kernel: str) -> tuple[Floats, Floats]:
+def _check_rows(X: Floats, y: Floats, n_counts: int) -> tuple[Floats, Floats]:
     X = np.asarray(X, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
-    if kernel == TANIMOTO and (X < 0).any():
-        raise UnsuitableDataError("kernel='tanimoto' needs counts, and X has negative values.")
+    if n_counts > X.shape[1]:
+        raise ValueError(f"n_counts={n_counts} exceeds the {X.shape[1]} features of X.")
+    if (X[:, :n_counts] < 0).any():
+        raise UnsuitableDataError(f"n_counts={n_counts} needs counts, and X has negative values.")
     return X, y
 
 
@@ -291,10 +294,16 @@ class MarginalLikelihood:
         """The likelihood of the first n rows, which are in random order."""
         return MarginalLikelihood(self.kernel, self.X[:n], self.y[:n], self.weight[:n])
 
-    def solve(self, log_parameters: Floats) -> tuple[float, float, Floats, Floats]:
-        """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
+    def solve(
+        self, log_parameters: Floats, similarity: Floats | None = None, share: float = 0.0
+    ) -> tuple[float, float, Floats, Floats]:
+        """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients.
+
+        `similarity` (row, row) of counts has this share in the correlation.
+        """
         scaled = self.X / np.exp(log_parameters[:-1])
         correlation, _ = kernel_of_rows(self.kernel, scaled, scaled)
+        correlation = mixed_correlation(similarity, correlation, share)
         return self.of_correlation(correlation, log_parameters[-1])
 
     def of_correlation(
@@ -360,8 +369,6 @@ def _maximize(
         return _descend(likelihood.first_rows(max_rows), known_start, _FINE_STEPS)[0]
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
-    if likelihood.kernel == TANIMOTO:
-        return np.append(np.zeros(n_features), _best_noise(likelihood.first_rows(n_rows)))
     root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows
     if n_rows < 2 or not n_features:
         return np.append(np.full(n_features, root), np.log(1e-2))
@@ -369,7 +376,7 @@ def _maximize(
     def start(log_length: float, noise: float) -> Floats:
         return np.append(np.full(n_features, log_length), np.log(noise))
 
-    if n_features > _NARROW_FEATURES and n_rows < _ROWS_PER_FEATURE * n_features:
+    if n_features > NARROW_FEATURES and n_rows < _ROWS_PER_FEATURE * n_features:
         return _descend(likelihood.first_rows(n_rows), start(root, 0.1), _WIDE_STEPS)[0]
     coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
     with_little_noise = _descend(coarse, start(root, 1e-4), _COARSE_STEPS // 2, (1e-6, 1e-3))[0]
@@ -382,17 +389,30 @@ def _maximize(
     return best
 
 
-def _best_noise(likelihood: MarginalLikelihood) -> float:
-    """The logarithm of the noise of largest likelihood, of a kernel without length scales."""
-    correlation, _ = kernel_of_rows(likelihood.kernel, likelihood.X, likelihood.X)
+def _maximize_with_counts(
+    likelihood: MarginalLikelihood, similarity: Floats, max_rows: int
+) -> tuple[Floats, float]:
+    """Logarithms of the best length scales, all equal, and of the noise; and the share of counts.
 
-    def negative(log_noise: float) -> float:
-        return -likelihood.of_correlation(correlation, log_noise)[0]
+    `similarity` (row, row) is that of the counts. Three parameters need no more than 500 rows.
+    """
+    n_rows, n_features = min(len(similarity), max_rows, _COUNT_ROWS), likelihood.X.shape[1]
+    likelihood, similarity = likelihood.first_rows(n_rows), similarity[:n_rows, :n_rows]
+    squares = euclidean_distances(likelihood.X, squared=True) if n_features else None
 
-    search = minimize_scalar(
-        negative, bounds=np.log(_COUNT_NOISE_BOUNDS), method="bounded", options={"xatol": 0.05}
-    )
-    return float(search.x)
+    def negative(parameters: Floats) -> float:
+        correlation = similarity.copy()
+        if squares is not None:
+            others, _ = KERNELS[likelihood.kernel](squares * np.exp(-2.0 * parameters[2]))
+            correlation = mixed_correlation(similarity, others, expit(parameters[1]))
+        return -likelihood.of_correlation(correlation, parameters[0])[0] / n_rows
+
+    start = np.array([-2.0, 0.0, 0.5 * np.log(max(n_features, 1))])[: 3 if n_features else 1]
+    options = {"maxiter": _COUNT_STEPS, "ftol": _TOLERANCE}
+    bounds = _COUNT_BOUNDS[: len(start)]
+    best = minimize(negative, start, method="L-BFGS-B", bounds=bounds, options=options).x
+    log_noise, share = best[0], float(expit(best[1])) if n_features else 1.0
+    return np.append(np.full(n_features, best[-1]), log_noise), share
 
 
 def _descend(

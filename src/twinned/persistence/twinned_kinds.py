@@ -256,6 +256,7 @@ def _build_process(model: BaseEstimator, state: State, at: At) -> None:
     process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
     at.reserve(_COVARIANCE_BYTES * n_rows**2, "covariance")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
+    at.ensure(process.n_counts <= at.sizes["feature"], "has more counts than features")
     set_state(model, {**state, "process_": process})
 
 
@@ -324,8 +325,8 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
 
 def _build_preparation(record: State, table: TableSchema, at: At) -> FeaturePreparation:
     if columns := record.get("columns"):
-        increasing = sorted(set(columns)) == columns and columns[-1] < table.n_features
-        at.ensure(increasing, "has columns that are not distinct features")
+        distinct = len(set(columns)) == len(columns) and max(columns) < table.n_features
+        at.ensure(distinct, "has columns that are not distinct features")
         table = table.take(columns)
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
@@ -338,6 +339,7 @@ def _build_preparation(record: State, table: TableSchema, at: At) -> FeaturePrep
     n_scaled = n_dense if built.kind == "dense" else 0
     fits = len(built.center) == len(built.spread) == n_scaled
     at.ensure(fits, f"does not scale {n_scaled} columns")
+    at.ensure(built.n_counts <= n_scaled, "has more counts than columns")
     return built
 
 

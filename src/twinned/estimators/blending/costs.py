@@ -37,6 +37,7 @@ _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
 _COARSE_STEPS, _FINE_STEPS, _FOLD_STEPS, _WIDE_STEPS = 140, 15, 20, 25
+_COUNT_STEPS = 80  # on at most 500 rows, without gradients
 _COARSE_ROWS, _ROWS_PER_FEATURE, _NARROW_FEATURES = 250, 15, 20
 # Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
@@ -102,8 +103,8 @@ def _seconds_of_process(n: int, p: int, spec: MemberSpec) -> float:
 
 
 def _seconds_of_counts(n: int, p: int, spec: MemberSpec) -> float:
-    n = min(n, SIZES[spec.effort].gp_rows)
-    return 1e-6 * n**2 + 20 * 2.1e-11 * n**3 + 0.05
+    searched, n = min(n, 500), min(n, SIZES[spec.effort].gp_rows)
+    return _COUNT_STEPS * _likelihood_seconds(searched, 1) / 2 + 1e-6 * n**2 + 2.1e-11 * n**3
 
 
 def _seconds_of_tree_twin(n: int, p: int, spec: MemberSpec) -> float:

@@ -33,7 +33,7 @@ from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort, for short budgets
-GP_TANIMOTO = "gp_tanimoto"  # the member of counts of fragments
+GP_TANIMOTO = "gp_tanimoto"  # the member that has counts of fragments, too
 POWER = "_power"  # suffix of the names of members with power-transformed features or target
 _SCREENED = ("gp_matern", "gp_rbf", "extra_trees", "boosting")
 _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
@@ -63,7 +63,7 @@ class FitSettings:
         return others if len(others) else self.fragments
 
     def columns_of(self, spec: MemberSpec, n_features: int) -> Indices:
-        """The columns of the table that a member has."""
+        """The columns of the table that a member has, counts of fragments first."""
         if spec.name != GP_TANIMOTO:
             return self.other_columns(n_features)
         if not len(self.fragments):
@@ -71,7 +71,8 @@ class FitSettings:
                 "X has no columns of counts with the names 'fragment 0', 'fragment 1', …; "
                 "MoleculeFeatures makes them"
             )
-        return self.fragments
+        others = np.setdiff1d(np.arange(n_features), self.fragments)
+        return np.concatenate([self.fragments, others])
 
 
 class Sizes(NamedTuple):
@@ -282,9 +283,12 @@ def _boosting(
     )
 
 
-def _gaussian_process(kernel: str) -> MakeEstimator:
+def _gaussian_process(kernel: str, *, with_counts: bool = False) -> MakeEstimator:
     return lambda effort, rows, settings: GPRegressor(
-        kernel=kernel, max_rows=SIZES[effort].gp_rows, random_state=settings.seed
+        kernel=kernel,
+        n_counts=with_counts * len(settings.fragments),
+        max_rows=SIZES[effort].gp_rows,
+        random_state=settings.seed,
     )
 
 
@@ -317,7 +321,7 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "ridge": ("dense", _ridge),
     "gp_matern": ("dense", _gaussian_process("matern")),
     "gp_rbf": ("dense", _gaussian_process("rbf")),
-    GP_TANIMOTO: ("complete", _gaussian_process("tanimoto")),
+    GP_TANIMOTO: ("counts", _gaussian_process("matern", with_counts=True)),
     "extra_trees": ("dense", _extra_trees),
     "boosting": ("encoded", _boosting),
     "tree_twin": ("encoded", _tree_twin),
@@ -395,7 +399,7 @@ def fit_member(
     """
     rows = rows.without(fold)
     columns, table = settings.columns_of(spec, rows.matrix.shape[1]), rows.matrix
-    if has_some := len(columns) < table.shape[1]:
+    if has_some := not np.array_equal(columns, np.arange(table.shape[1])):
         rows = replace(rows, schema=rows.schema.take(columns), matrix=table[:, columns])
     used = None
     if spec.screened:
@@ -404,7 +408,8 @@ def fit_member(
                 rows.matrix, rows.y, SCREENED_FEATURES, rows.weight
             )
         used = settings.important[fold]
-    preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used)
+    n_counts = len(settings.fragments) if spec.name == GP_TANIMOTO else 0
+    preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used, n_counts)
     if has_some:
         preparation = replace(preparation, columns=columns.tolist())
     # the seed depends on the name, not on the other members

@@ -4,9 +4,10 @@ Features are made from one encoded table, of the kind that a member can take. `"
 of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
 numeric ones are replaced by the median and marked by indicator columns, and missing categories are
 a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
-all columns are standardized; `"unscaled"` is the same without the latter. A member may have some
-columns of the table only: counts of the fragments of molecules are features of a member of their
-own.
+all columns are standardized; `"unscaled"` is the same without the latter. `"counts"` is `"dense"`
+with counts first, of the fragments of molecules, which stay as they are; of the other columns it
+has the inverse hyperbolic sine, as distances of descriptors with long tails are else those of a few
+molecules. A member may have some columns of the table only.
 """
 
 from __future__ import annotations
@@ -34,15 +35,26 @@ class FeaturePreparation:
     center: Floats  # (column,) of the dense features
     spread: Floats
     columns: list[int] | None = None  # of the table that the member has; None is all
+    n_counts: int = 0  # leading columns that are counts
 
     @classmethod
-    def fit(cls, kind: str, schema: TableSchema, rows: Floats, used: Indices | None = None) -> Self:
-        """Fit to encoded training rows (n, n_features); only `used` features count, if given."""
+    def fit(
+        cls,
+        kind: str,
+        schema: TableSchema,
+        rows: Floats,
+        used: Indices | None = None,
+        n_counts: int = 0,
+    ) -> Self:
+        """Fit to encoded training rows (n, n_features); only `used` features count, if given.
+
+        The first `n_counts` of the kind `"counts"` are counts.
+        """
         missing = np.isnan(rows)
         has_values: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
         if used is not None:
             has_values &= np.isin(np.arange(rows.shape[1]), used)
-        is_dense = kind in ("dense", "unscaled")
+        is_dense = kind not in ("encoded", "complete")
         prepared = cls(
             kind="dense" if is_dense else kind,
             n_features=rows.shape[1],
@@ -61,7 +73,9 @@ class FeaturePreparation:
         constant = spread <= 1e-12 * np.abs(center)
         if kind == "unscaled":
             center, constant = np.zeros_like(center), np.ones_like(constant)
-        return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
+        center[:n_counts], constant[:n_counts] = 0.0, True
+        spread = np.where(constant, 1.0, spread)
+        return replace(prepared, center=center, spread=spread, n_counts=n_counts)
 
     @property
     def n_columns(self) -> int:
@@ -90,4 +104,7 @@ class FeaturePreparation:
             return complete
         indicators = [(complete[:, [j]] == np.arange(n + 1)).astype(float) for j, n in categories]
         dense = np.column_stack([np.delete(complete, self.categorical, axis=1), *indicators])
-        return (dense - self.center) / self.spread
+        dense = (dense - self.center) / self.spread
+        if self.n_counts:
+            dense[:, self.n_counts :] = np.arcsinh(dense[:, self.n_counts :])
+        return dense

@@ -17,7 +17,7 @@ from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedMode
 from twinned.export.model_parts import read_linear, read_scaler, refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
-from twinned.models.gaussian_process import TANIMOTO, GaussianProcess
+from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
 from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.scaling import MAX_EXPONENT
@@ -141,7 +141,7 @@ def add_matern(squares: Tensor) -> Tensor:
 
 def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
     """Add the mean of a Gaussian process."""
-    if process.kernel == TANIMOTO:
+    if process.n_counts:
         refuse("ONNX has no similarity of counts of fragments", "fit it without gp_tanimoto")
 
     def scaled(values: Tensor) -> Tensor:
