@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
+from sklearn.base import clone
 
 from benchmarks import frame
 from benchmarks.accuracy.tables import GENERATED, REAL, split_table
 from twinned import NeuralRegressor, TwinNeuralRegressor, TwinRegressor
 from twinned.diagnostics import multiplier_check
 from twinned.diagnostics.errors import rmse_ratio
-from twinned.diagnostics.twin_checks import cross_validate_twin, plain_estimator
+from twinned.diagnostics.twin_checks import cross_validate_twin
 from twinned.neural import fit_many
 
 CHECKS = ("pairs", "direct", "test")
@@ -72,12 +73,22 @@ def check_trees(train, test):
     pairs = numbers["rmse"][-1] / numbers["rmse"][0], *numbers["interval"]
     cv = cross_validate_twin(X, y, twin)
     twin.fit(X, y)
-    plain = plain_estimator(twin, len(y), 0).fit(X, y)
+    plain = plain_boosting(twin, len(y)).fit(X, y)
     of_twin, of_plain = np.zeros((2, len(y)))
     for fold, (rows, held_out) in enumerate(cv.folds):
         of_twin[held_out] = cv.fit_and_predict(TwinRegressor(cv=0, random_state=0), fold, rows)
-        of_plain[held_out] = cv.fit_and_predict(plain_estimator(twin, len(rows), 0), fold, rows)
+        of_plain[held_out] = cv.fit_and_predict(plain_boosting(twin, len(rows)), fold, rows)
     return ratios(pairs, rmse_ratio(of_twin, of_plain, y), (twin, plain), *test)
+
+
+def plain_boosting(twin, n_rows):
+    """The boosting of a fitted twin, unfitted, with leaves for plain rows instead of pairs.
+
+    Of 2, 5, 10, 20 and 40 rows in a leaf, 10 have the lowest mean error on the paper's nine data
+    sets; of 2 to 14, 4 have the lowest with only 32 training rows.
+    """
+    leaf = max(2, min(10, n_rows // 8))
+    return clone(twin.estimator_).set_params(min_samples_leaf=leaf, random_state=0)
 
 
 def ratios(pairs, direct, models, X_test, y_test):

@@ -1,8 +1,7 @@
 """Checks of a twin: curves of its error, and its uncertainty.
 
 Curves show the error against the number of anchors, pairs and labelled rows. The twin is fitted
-once in each fold, when that is first needed, and all checks use these fits. `plain_estimator` is
-the model without pairs with which a twin is compared.
+once in each fold, when that is first needed, and all checks use these fits.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from twinned.diagnostics.findings import MIN_ROWS, CheckResult, check_diagnosabl
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.models.base_estimator import set_unset_seeds
 from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -31,10 +29,6 @@ from twinned.rows.validation import count_rows
 
 _N_FOLDS = 5
 MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
-# Rows in a leaf where the default estimator is fitted to plain rows; in a twin a leaf counts pairs.
-# Of 2, 5, 10, 20 and 40 rows, 10 have the lowest mean error on the paper's nine data sets; of 2 to
-# 14, 4 have the lowest with only 32 training rows.
-_MIN_SAMPLES_LEAF, _MAX_LEAF_SHARE = 10, 1 / 8
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -100,25 +94,6 @@ def cross_validate_twin(
     values = check_diagnosable(y, count_rows(X))
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
     return CrossValidation(X, values, twin, row_folds(len(values), _N_FOLDS, random_state))
-
-
-def plain_estimator(twin: BaseTwin, n_rows: int, random_state: int) -> BaseEstimator:
-    """Return the base estimator of a fitted twin, unfitted, for plain rows.
-
-    It has the same settings; `random_state` seeds an estimator that has no seed.
-    """
-    if not isinstance(twin, TwinRegressor):
-        from twinned.neural import NeuralRegressor
-
-        plain = NeuralRegressor()
-        names = plain.get_params()
-        return plain.set_params(**{k: v for k, v in twin.get_params().items() if k in names})
-    if twin.estimator is None:
-        leaf = max(2, min(_MIN_SAMPLES_LEAF, int(_MAX_LEAF_SHARE * n_rows)))
-        estimator = clone(twin.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
-    else:
-        estimator = clone(twin.estimator)
-    return set_unset_seeds(estimator, lambda: random_state)
 
 
 # --- curves of the error --------------------------------------------------------------------------

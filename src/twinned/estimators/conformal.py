@@ -227,6 +227,36 @@ def cross_conformal(
     (20, 2)
     """
     check_choice("width", width, WIDTHS)
+    final, errors = fit_with_held_out_errors(
+        model,
+        X,
+        y,
+        groups=groups,
+        batch=batch,
+        cv=cv,
+        random_state=random_state,
+        y_std=y_std,
+    )
+    fitted = _fitted_twin(final)
+    anchors = None if fitted is None else _anchors_of(fitted, errors)
+    return with_calibration(final, errors.calibrate(width, random_state, anchors))
+
+
+def fit_with_held_out_errors(
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
+    cv: object = 10,
+    random_state: int | np.random.RandomState | None = None,
+    y_std: ArrayLike | None = None,
+) -> tuple[BaseEstimator, HeldOutErrors]:
+    """The model fitted to all rows, and the errors of the rows of folds by fits without these.
+
+    The parameters are those of `cross_conformal`.
+    """
     values = validate_target(None, y, count_rows(X), multi_output=False)
     codes = None if groups is None else encode_groups(groups, len(values))
     y_std = None if y_std is None else check_row_numbers("y_std", y_std, len(values))
@@ -244,11 +274,8 @@ def cross_conformal(
     )
     fitted = _fitted_twin(final)
     if fitted is not None and codes is not None:
-        fitted = replace_groups(fitted, codes)
-        final = with_fitted(final, fitted)
-    errors = cross_errors(models, final, X, values, folds, batch=batch, y_std=y_std)
-    anchors = None if fitted is None else _anchors_of(fitted, errors)
-    return with_calibration(final, errors.calibrate(width, random_state, anchors))
+        final = with_fitted(final, replace_groups(fitted, codes))
+    return final, cross_errors(models, final, X, values, folds, batch=batch, y_std=y_std)
 
 
 def cross_errors(

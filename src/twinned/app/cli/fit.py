@@ -43,8 +43,7 @@ class FitOptions(TrainingOptions):
     folds and blended; the output has their errors and whether twins help. The model is the one that
     twinned advise recommends within the same time; without its checks and report, there is a little
     more time for the members. Of several targets, each has a blend of all members, on the same
-    folds. With another --model, a single twin is fitted and compared with its
-    plain base estimator.
+    folds. With another --model, a single twin is fitted and cross-validated.
 
     For example:
 
@@ -83,8 +82,8 @@ class FitOptions(TrainingOptions):
     seed
         The same seed gives the same model, if the same members fit into the time.
     check
-        Cross-validate a twin and its plain base estimator, which takes several times as long as
-        the fit. Prediction intervals need it. --model auto always does.
+        Cross-validate a twin, which takes several times as long as the fit. Prediction intervals
+        need it. --model auto always does.
     """
 
     output: Annotated[Path, output_option()]
@@ -160,8 +159,12 @@ def fit_command(options: FitOptions) -> None:
             _ = model.fitted_.anchors.metric  # learned now, so that it is saved
         save(model, path)
     if options.check and not options.is_blend and results["check"] is None:
-        few = f"{len(data.X) - data.n_censored} rows are too few for cross-validation"
-        messages.print_message("note", f"{few}, which needs {fitting.MIN_ROWS_FOR_CHECK}.")
+        note = f"{len(data.X)} rows are too few for cross-validation, which needs "
+        note += f"{fitting.MIN_ROWS_FOR_CHECK}."
+        if data.n_censored:
+            note = f"{data.n_censored} values are limits, so that a twin is not cross-validated; "
+            note += "--model auto is."
+        messages.print_message("note", note)
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,
         "anchors": options.n_anchors or (len(model.anchors_y_) if is_single else len(data.X)),

@@ -116,7 +116,6 @@ def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     if not (check := facts["check"]):
         return
     yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
-    names = "twin", "plain estimator", "mean of y"
-    errors = (format_number(check[key]) for key in ("rmse_twin", "rmse_plain", "rmse_mean"))
-    yield from (("", f"  {line}") for line in aligned(dict(zip(names, errors, strict=True))))
-    yield "", f"  (plain: {check['plain']})"
+    errors = {"twin": check["rmse_twin"], "mean of y": check["rmse_mean"]}
+    shown = {name: format_number(error) for name, error in errors.items()}
+    yield from (("", f"  {line}") for line in aligned(shown))
