@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +19,7 @@ Rows = Sequence[tuple[int, Sequence[object]]]  # of either kind
 
 _HEADER_ROWS = 20  # in which the names of the columns are searched
 _ROWS_BELOW = 5  # a name, which show whether it names a column of numbers
-_UNIT = re.compile(r"\W*(?:units?|einheit(?:en)?)\W*", re.I)  # in a row of units
-_SAMPLE = 50  # rows by which units are detected
+_MAX_LISTED = 50  # lines in a message
 
 
 def cell_text(value: object) -> str:
@@ -49,10 +46,7 @@ def find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) ->
         for i, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
             if wanted in (None, number):
                 texts = list(map(cell_text, row))
-                names = _merge_names([cell_text(x) for x in rows[i - 1][1]] if i else [], texts)
-                expected = [
-                    j for j, x in enumerate(texts) if x and {x, names[j]} & options.expected
-                ]
+                expected = [j for j, text in enumerate(texts) if text in options.expected]
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 cells = [
                     cell_text(x) for j in expected for values in below for x in values[j : j + 1]
@@ -63,49 +57,6 @@ def find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) ->
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
     return max(ratings, key=lambda position: ratings[position])
-
-
-def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
-    """Return the names of columns in two rows: the lower ones, else the upper ones.
-
-    Equal names begin with that of their group, which stands above the first column of it. An upper
-    row of one cell is a title.
-
-    >>> _merge_names(["id", "before", "", "after", ""], ["", "lead", "zinc", "lead", "pH"])
-    ['id', 'before lead', 'zinc', 'after lead', 'pH']
-    """
-    if len(upper) != len(lower) or sum(map(bool, upper)) < 2:
-        return lower
-    names = [low or up for up, low in zip(upper, lower, strict=True)]
-    groups: Iterator[str] = accumulate(upper, lambda group, cell: cell or group)
-    merged, counts = zip(groups, names, strict=True), Counter(names)
-    return [f"{group} {name}" if name and counts[name] > 1 else name for group, name in merged]
-
-
-def _split_units(names: list[str], rows: list[Record], reading: ReadOptions) -> list[str]:
-    """Remove the first rows if they hold further names of columns or units, and describe them.
-
-    They are texts in columns of numbers, and not found there again: names where a column has none,
-    or where all are repeated, and none is an expected one; else units, of which there are several.
-    A column without other cells may have a unit, too.
-    """
-    (line, first), *others = rows[:_SAMPLE]
-    filled = [j for j, cell in enumerate(first) if not (is_missing(cell) or _UNIT.fullmatch(cell))]
-    cells = {j: [row[j] for _, row in others if not is_missing(row[j])] for j in filled}
-    numeric = [j for j in filled if 2 * sum(map(is_number, cells[j])) > len(cells[j])]
-    repeated = [j for j in numeric if names.count(names[j]) > 1]
-    are_names = any(not names[j] for j in numeric) or 0 < len(repeated) == len(numeric)
-    are_names = are_names and not any(names[j] in reading.expected for j in filled)
-    is_case = any(is_number(first[j]) or first[j] in cells[j] for j in filled)
-    if is_case or not (are_names or 1 < sum(map(bool, cells.values())) == len(numeric)):
-        return []
-    del rows[0]
-    word = "row" if reading.separator is None else "line"
-    if not are_names:
-        return [f"units of columns in {word} {line}"]
-    names[:] = _merge_names(names, first)
-    further = f"further names of columns in {word} {line}"
-    return [further, *_split_units(names, rows, reading)]
 
 
 def check_names(path: Path, names: list[str], line: str) -> None:
@@ -136,10 +87,13 @@ def build_table(
     first, names, rows = f"{word} {records[header][0]}", records[header][1], records[header + 1 :]
     if header:
         detected.append(f"the names of columns in {first}")
-        names = _merge_names(records[header - 1][1], names)
     if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
         (line, n_fields), *others = wrong.items()
-        also = f" (also {word}s {', '.join(str(n) for n, _ in others[:_SAMPLE])})" if others else ""
+        also = (
+            f" (also {word}s {', '.join(str(n) for n, _ in others[:_MAX_LISTED])})"
+            if others
+            else ""
+        )
         fields = f"{path}, {word} {line} has {n_fields} fields{also}"
         raise ValueError(f"{fields}, but {first} names {len(names)} columns.")
     if reading.missing:
@@ -148,7 +102,6 @@ def build_table(
         rows.pop()
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
-    detected += _split_units(names, rows, reading)
     check_names(path, names, first)
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
