@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 _SPACES = " \u00a0\u2009\u202f"  # space, and those that typography puts between thousands
@@ -92,7 +92,9 @@ def is_number(cell: str) -> bool:
     >>> is_number("1.234,5"), is_number("<0,10"), is_number("5 %"), is_number("mg/L")
     (True, True, True, False)
     """
-    return _classify(split_limit(cell)[1].strip(_SIGNS + " ")) is not None
+    text = split_limit(cell)[1].strip(_SIGNS + " ")
+    is_any = any(notation.parse(text) is not None for notation in _NOTATIONS)
+    return is_any and not text.isalpha()  # as inf
 
 
 def distinct_values(column: Iterable[str]) -> list[str]:
@@ -144,68 +146,52 @@ def common_unit(cells: Sequence[str]) -> str:
 
 # --- detection --------------------------------------------------------------------------------
 
-# Notations of numbers, and whether a point or comma is the decimal sign; the first match counts.
-_NUMBER = {
-    "plain": re.compile(r"[-+−]?\d+(?:[eE][-+]?\d+)?"),
-    "either .": re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}"),
-    "either ,": re.compile(r"[-+−]?[1-9]\d{0,2},\d{3}"),
-    "decimal .": re.compile(r"[-+−]?(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?"),
-    "decimal ,": re.compile(r"[-+−]?(?:\d+,\d*|,\d+)(?:[eE][-+]?\d+)?"),
-}
-_ALIKE = {**dict.fromkeys(_SPACES, " "), **dict.fromkeys(_APOSTROPHES, "'")}
-_GROUPS = re.compile(rf"[-+−]?([1-9]\d{{0,2}}(?:([.,{_SPACES}{_APOSTROPHES}])\d{{3}})+)([.,]\d*)?")
-
-
-def _classify(cell: str) -> tuple[str, str] | None:
-    """Return the notation and the thousands separator of a number, None for text."""
-    for notation, pattern in _NUMBER.items():
-        if pattern.fullmatch(cell):
-            return notation, ""
-    match = _GROUPS.fullmatch(cell)
-    if not match or len({_ALIKE.get(sign, sign) for sign in re.findall(r"\D", match[1])}) > 1:
-        return None
-    separator, rest = _ALIKE.get(match[2], match[2]), match[3] or ""
-    if rest.startswith(separator):
-        return None
-    decimal = rest[:1] or {".": ",", ",": "."}.get(separator, "")
-    return (f"decimal {decimal}" if decimal else "plain"), separator
+# Notations in the order of preference, where several give the same numbers.
+_NOTATIONS = [
+    NumberFormat(decimal, thousands)
+    for thousands in ("", ",", ".", " ", "'")
+    for decimal in ".,"
+    if decimal != thousands
+]
+_SAMPLE = 1000  # different cells of a column, by which its notation is detected
 
 
 @dataclass(frozen=True)
-class _Notations:
-    """Notations of the numbers of a column, none of a column of text."""
+class _Readings:
+    """Notations of a column, one for each way to read its numbers; none for a column of text.
 
-    kinds: frozenset[str] = frozenset()
-    thousands: frozenset[str] = frozenset()
-    sign: str = ""
+    `decimals` are the decimal signs that its cells may have: one where they show it.
+    """
 
-    @property
-    def decimals(self) -> set[str]:
-        return {sign for sign in ".," if f"decimal {sign}" in self.kinds}
+    formats: list[NumberFormat]
+    decimals: set[str]
 
 
-def _collect(cells: Sequence[str]) -> _Notations:
-    """Return the notations of a column, none where fewer than half of the cells are numbers."""
-    for sign, other in (".,", ",."):
-        if other not in "".join(cells) and parse_all(cells, sign) is not None:
-            return _Notations(frozenset([_decimal_kind(cells, sign)]))
-    numbers = [split_limit(cell)[1] for cell in cells]
-    sign = next((s for s in _SIGNS if numbers and all(s in cell for cell in numbers)), "")
-    stripped = [cell.replace(sign, "").strip() if sign else cell for cell in numbers]
-    kinds = [kind for cell in stripped if (kind := _classify(cell)) is not None]
-    if not kinds or 2 * len(kinds) < len(cells):
-        return _Notations()
-    thousands = frozenset(separator for _, separator in kinds if separator)
-    return _Notations(frozenset(notation for notation, _ in kinds), thousands, sign)
-
-
-def _decimal_kind(cells: Sequence[str], sign: str) -> str:
-    """Return the notation of a column whose numbers have at most one decimal sign and no other."""
-    either = _NUMBER[f"either {sign}"]
-    with_sign = [cell for cell in cells if sign in cell]
-    if any(not either.fullmatch(cell) for cell in with_sign):
-        return f"decimal {sign}"
-    return f"either {sign}" if with_sign else "plain"
+def _read_numbers(cells: Sequence[str]) -> _Readings:
+    """Return the notations in which most cells are numbers, if half of them are."""
+    if parse_all(cells, ".") is not None:  # which is fast
+        with_point = [cell for cell in cells if "." in cell]
+        if any(NumberFormat(",", ".").parse(cell) is None for cell in with_point):
+            return _Readings([PLAIN], {"."})
+    # integers, which have no sign, come last
+    sample = sorted((split_limit(cell)[1] for cell in cells), key=str.isdigit)[:_SAMPLE]
+    sign = next((sign for sign in _SIGNS if sample and all(sign in cell for cell in sample)), "")
+    possible = [
+        replace(notation, sign=sign)
+        for notation in _NOTATIONS
+        if not notation.thousands or re.search(_any_of(notation.thousands), "".join(sample))
+    ]
+    by_format = {notation: [notation.parse(cell) for cell in sample] for notation in possible}
+    least_text = min(numbers.count(None) for numbers in by_format.values())
+    if 2 * least_text > len(sample) or not sample:
+        return _Readings([], set())
+    best = {found: tuple(x) for found, x in by_format.items() if x.count(None) == least_text}
+    first = next(iter(best.values()))
+    distinct: dict[tuple[float | None, ...], NumberFormat] = {}
+    for number_format, numbers in best.items():
+        if all((x is None) == (y is None) for x, y in zip(numbers, first, strict=True)):
+            distinct.setdefault(numbers, number_format)
+    return _Readings(list(distinct.values()), {number_format.decimal for number_format in best})
 
 
 def detect_formats(
@@ -230,31 +216,28 @@ def detect_formats(
         sign. It is ambiguous otherwise, as in files that are separated by semicolons.
     """
     cells_of = [[] if j in typed else distinct_values(cells) for j, cells in enumerate(columns)]
-    collected = [_collect(cells) for cells in cells_of]
+    readings = [_read_numbers(cells) for cells in cells_of]
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
-        formats = [NumberFormat(decimal, thousands or "", column.sign) for column in collected]
+        signs = [column.formats[0].sign if column.formats else "" for column in readings]
+        formats = [NumberFormat(decimal, thousands or "", sign) for sign in signs]
         return [PLAIN if j in typed else notation for j, notation in enumerate(formats)]
-    shown = {sign for column in collected for sign in column.decimals if len(column.decimals) == 1}
-    return [_choose(column, shown, point_expected) for column in collected]
+    shown = [column.decimals for column in readings if len(column.decimals) == 1]
+    decimals = set[str]().union(*shown)
+    return [_choose(column.formats, decimals, point_expected) for column in readings]
 
 
-def _choose(notations: _Notations, shown: set[str], point_expected: bool) -> NumberFormat:
-    """Return the notation of a column, by its cells and the decimal signs `shown` in the table."""
-    if len(notations.decimals) > 1 or len(notations.thousands) > 1:
-        return NumberFormat(sign=notations.sign)
-    either = {sign for sign in ".," if f"either {sign}" in notations.kinds}
-    thousands = next(iter(notations.thousands), "")
-    decimals = notations.decimals
-    if not decimals and either and len(shown) == 1:
-        decimals = shown
-    if not decimals and either == {"."} and point_expected:
-        decimals = {"."}
-    if not decimals and either:
-        return NumberFormat(sign=notations.sign, ambiguous=min(either))
-    decimal = next(iter(decimals), ".")
-    grouping = either - {decimal}
-    return NumberFormat(decimal, thousands or "".join(grouping), notations.sign)
+def _choose(formats: list[NumberFormat], decimals: set[str], point_expected: bool) -> NumberFormat:
+    """Return the notation of a column, by the decimal signs that are shown in the table."""
+    if len(formats) < 2:
+        return formats[0] if formats else PLAIN
+    as_shown = [number_format for number_format in formats if {number_format.decimal} == decimals]
+    if as_shown:
+        return as_shown[0]
+    first, second = formats[:2]
+    if point_expected and (first.decimal, first.thousands) == (".", ""):
+        return first
+    return NumberFormat(sign=first.sign, ambiguous=second.thousands)
 
 
 def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:
