@@ -44,6 +44,7 @@ class HeldOutErrors:
     # the fold; None where intervals are not widened
     process_std: Floats | None = None
     amplitude: float = np.inf  # standard deviation of this process, in units of y
+    reliability: Floats | None = None  # (row,): weights of the squares of errors in the error scale
 
     @classmethod
     def of_folds(
@@ -59,6 +60,7 @@ class HeldOutErrors:
         encoded: Floats | None = None,
         process_std: Floats | None = None,
         amplitude: float = np.inf,
+        reliability: Floats | None = None,
     ) -> Self:
         """From out-of-fold predictions of a table.
 
@@ -82,6 +84,9 @@ class HeldOutErrors:
         amplitude : float, default=inf
             Unit of these standard deviations. Where the model errs more than this process,
             intervals are widened to the standard deviation of the process only.
+        reliability : ndarray of shape (n,), default=None
+            Weights of the squares of errors, small for outlying rows, so that the error scale near
+            these is not theirs; None is 1 for all.
         """
         features, floors = [], []
         for training, held_out in folds:
@@ -106,6 +111,7 @@ class HeldOutErrors:
             expected=expected,
             process_std=None if process_std is None else process_std[rows],
             amplitude=amplitude,
+            reliability=None if reliability is None else reliability[rows],
         )
 
     def error_scales(self, width: str, random_state: object) -> tuple[Floats, ErrorScale]:
@@ -165,6 +171,8 @@ class HeldOutErrors:
         sizes, unit = np.abs(self.errors), None
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
+        if self.reliability is not None:
+            sizes = sizes * np.sqrt(self.reliability)
         if self.process_std is not None and width == "learned":
             typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
             unit = max(_LEAST_STD, float(np.median(self.process_std)), typical)

@@ -165,5 +165,6 @@ def _calibrate(
         encoded=fitted.anchors.features,
         process_std=fitted.anchors.process.held_out_std(fitted.anchors.features, anchors.folds),
         amplitude=fitted.anchors.process.amplitude(fitted.anchors.y),
+        reliability=None if fitted.batches is None else fitted.batches.reliability,
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))
