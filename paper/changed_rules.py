@@ -91,6 +91,7 @@ def hypothesis_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, 
     columns = ["table", "method", "dataset", "before", "now", "close", "was_near", "near"]
     found = pd.DataFrame(cells, columns=columns)
     far = found[~found["close"] & found["dataset"].isin(FITTED)]
+    before = str(int((far["near"] & far["was_near"]).sum()))
     gained, left = int(far["near"].sum()), int((found["was_near"] & ~found["near"]).sum())
     not_run = _n_far_fitted(tables) - len(far)
     one = runs.groupby("dataset")["1_anchor"]
@@ -99,11 +100,13 @@ def hypothesis_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, 
     verdict = "refuted" if most < 5 or left > 4 else "not confirmed" if most < 9 else "open"
     nearer = ((far["now"] - 1).abs() < (far["before"] - 1).abs()).groupby(far["dataset"]).all()
     shown = found[found["dataset"].isin(FITTED) | (found["was_near"] != found["near"])]
+    said = {True: "yes", False: "no"}
     rows = [
-        [table, f"`{method}`", key, f"{before:.3f}", f"{now:.3f}", "yes" if near else "no"]
-        for table, method, key, before, now, _, _, near in shown.itertuples(index=False)
+        [table, f"`{method}`", key, f"{old:.3f}", f"{now:.3f}", said[was_near], said[near]]
+        for table, method, key, old, now, _, was_near, near in shown.itertuples(index=False)
     ]
-    header = ["", "", "", "rules of the tables", "two rules changed", "near"]
+    header = ["table", "method", "dataset", "rules of the tables", "two rules changed"]
+    header += ["near before", "near"]
     return {
         "hypothesis_verdict": verdict,
         "hypothesis_not_run": str(not_run),
@@ -112,6 +115,7 @@ def hypothesis_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, 
         "hypothesis_table": "\n".join(markdown_table(header, rows)),
         "hypothesis_tested": str(len(far)),
         "hypothesis_gained": str(gained),
+        "hypothesis_near_before": before,
         "hypothesis_left": str(left),
         "hypothesis_members": ", ".join(f"{key} {n:.0f}" for key, n in means["members"].items()),
         "hypothesis_share_TF": f"{100 * shares['TF']:.0f} %",

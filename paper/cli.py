@@ -29,7 +29,8 @@ from paper.experiments import (
     draw_figures,
     table_text,
 )
-from paper.page import write_pages
+from paper.origins import study_seconds, total_time
+from paper.page import CachedRecords, write_pages
 from paper.quick import DATASETS, HEADER, quick_table, run_quick
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
@@ -60,7 +61,7 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
 
     Example: python -m paper list
     """
-    records = Records(results)
+    records = CachedRecords(results)
 
     @cache
     def complete_splits(study: str, variant: str) -> dict[int, bool]:
@@ -93,11 +94,12 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
         splits = ", ".join(f"{name} {n}/{total}" for name, (n, total) in row["splits"].items())
         table.add_row(row["item"], row["key"], row["title"], splits)
     Console().print(table)
+    print(f"By the seconds of these results, `run all` takes {total_time(study_seconds(records))}.")
 
 
 @app.command("run", no_args_is_help=True)
 def run_command(
-    keys: Annotated[list[str], typer.Argument(help="Experiments, such as T5 F; or all.")],
+    keys: Annotated[list[str], typer.Argument(help=f"Of {' '.join(EXPERIMENTS)}; or all.")],
     variant: Annotated[
         list[str] | None, typer.Option(help="as_published, as_written or modern; default: all.")
     ] = None,
@@ -125,7 +127,7 @@ def run_command(
     ] = False,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
-    """Run the trials that have no record yet.
+    """Run the trials that have no record yet; `list` states how long all of them take.
 
     Examples: python -m paper run T5 --variant modern --splits 25;
     python -m paper run all --quick

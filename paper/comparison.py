@@ -143,7 +143,7 @@ def as_markdown(
         "",
         *markdown_table(["", *methods, *gains], rows),
         "",
-        f"{near} of {n_known} figures are within {NEAR:.0%} of the published one, or within two of "
+        f"{near} of {n_known} errors are within {NEAR:.0%} of the published one, or within two of "
         f"its standard errors; {by_share} are within {NEAR:.0%}.",
     ]
     if missing := missing_cells(key, compared):

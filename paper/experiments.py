@@ -32,7 +32,7 @@ from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
 from twinned.datasets import KEYS, PAPER_SEEDS
 
-STUDIES = {
+STUDIES = {  # in the order of the paper
     study.key: study
     for study in (
         Study(
@@ -57,12 +57,12 @@ STUDIES = {
             batch_key=networks.training_batch,
         ),
         Study("neighbors", networks.VARIANTS, knn.knn_trials, knn.run_knn),
-        Study("timing", timing.VARIANTS, timing.timing_trials, timing.run_timing),
         Study(
-            "decomposition",
-            decomposition.VARIANTS,
-            decomposition.decomposition_trials,
-            decomposition.run_decomposition,
+            "storage",
+            model_size.VARIANTS,
+            model_size.size_trials,
+            model_size.run_sizes,
+            uses_datasets=False,
         ),
         Study(
             "semi-supervised-forests",
@@ -71,10 +71,11 @@ STUDIES = {
             loop_relabelling.run_semi_supervised,
         ),
         Study(
-            "iterated-loops",
-            loop_relabelling.ITERATED_VARIANTS,
-            loop_relabelling.iterated_trials,
-            loop_relabelling.run_iterated,
+            semi_supervised_networks.STUDY,
+            semi_supervised_networks.VARIANTS,
+            semi_supervised_networks.semi_supervised_network_trials,
+            semi_supervised_networks.run_semi_supervised_networks,
+            batch_key=networks.training_batch,
         ),
         Study(
             "weighted-anchors",
@@ -84,20 +85,19 @@ STUDIES = {
             batch_key=networks.training_batch,
         ),
         Study(
-            semi_supervised_networks.STUDY,
-            semi_supervised_networks.VARIANTS,
-            semi_supervised_networks.semi_supervised_network_trials,
-            semi_supervised_networks.run_semi_supervised_networks,
-            batch_key=networks.training_batch,
+            "iterated-loops",
+            loop_relabelling.ITERATED_VARIANTS,
+            loop_relabelling.iterated_trials,
+            loop_relabelling.run_iterated,
+        ),
+        Study("timing", timing.VARIANTS, timing.timing_trials, timing.run_timing),
+        Study(
+            "decomposition",
+            decomposition.VARIANTS,
+            decomposition.decomposition_trials,
+            decomposition.run_decomposition,
         ),
         Study("forests", forests.VARIANTS, forests.forest_trials, forests.run_forests),
-        Study(
-            "storage",
-            model_size.VARIANTS,
-            model_size.size_trials,
-            model_size.run_sizes,
-            uses_datasets=False,
-        ),
     )
 }
 

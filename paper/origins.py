@@ -33,29 +33,38 @@ STUDY_NAMES = {
 }
 
 
+def study_seconds(records: Records) -> pd.DataFrame:
+    """Return study × variant: the seconds of all trials; NaN where a study lacks the variant."""
+    seconds = {
+        variant: {
+            key: sum(r["seconds"] for r in current_records(records, key, variant))
+            for key, study in STUDIES.items()
+            if variant in study.variants
+        }
+        for variant in VARIANTS
+    }
+    return pd.DataFrame(seconds).reindex(list(STUDIES))
+
+
+def total_time(seconds: pd.DataFrame) -> str:
+    """Return how long all studies take, by the seconds of their records."""
+    on_processor = seconds.index.isin(ON_PROCESSOR)
+    gpu, cores = (seconds[own].sum().sum() / 3600 for own in (~on_processor, on_processor))
+    return f"{gpu:.1f} hours of a GPU and {cores:.1f} hours of one processor core"
+
+
 def time_values(records: Records) -> dict[str, str]:
     """Return the seconds of each study, epochs, and seconds of one training."""
-    rows, minutes, hours = [], dict.fromkeys(VARIANTS, 0.0), 0.0
-    for key, study in STUDIES.items():
-        cells = []
-        for variant in minutes:
-            if variant not in study.variants:
-                cells.append("")
-                continue
-            seconds = sum(r["seconds"] for r in current_records(records, key, variant))
-            cells.append(f"{seconds:.0f}")
-            if key in ON_PROCESSOR:
-                hours += seconds / 3600
-            else:
-                minutes[variant] += seconds / 60
+    seconds, rows = study_seconds(records), []
+    for key, own in zip(STUDIES, seconds.to_numpy(), strict=True):
         shown = ", ".join(e.key for e in EXPERIMENTS.values() if key in e.studies)
         device = "CPU core" if key in ON_PROCESSOR else "GPU"
+        cells = ["" if pd.isna(value) else f"{value:.0f}" for value in own]
         rows.append([STUDY_NAMES[key], shown, device, *cells])
-    header = ["study", "for", "on", *(f"{LABELS[variant]}, s" for variant in minutes)]
+    header = ["study", "for", "on", *(f"{LABELS[variant]}, s" for variant in VARIANTS)]
     return {
         "time_table": "\n".join(markdown_table(header, rows)),
-        **{f"gpu_minutes_{variant}": f"{minutes[variant]:.1f}" for variant in minutes},
-        "core_hours": f"{hours:.1f}",
+        "total_time": total_time(seconds),
         "one_training": one_training(current_records(records, "timing", "modern")),
     } | _epoch_values(records)
 
@@ -101,16 +110,6 @@ def _epoch_values(records: Records) -> dict[str, str]:
     }
 
 
-def time_figures(records: Records) -> str:
-    """Return the pictures of figure 8."""
-    pictures = [
-        f"![Figure 8, {LABELS[variant]}](pictures/paper-C-{variant}.png)"
-        for variant in STUDIES["timing"].variants
-        if current_records(records, "timing", variant)
-    ]
-    return "\n\n".join(pictures)
-
-
 def origin_values(records: Records) -> dict[str, str]:
     """Return where and when the records of each study were made, and how many name no commit."""
     rows, commits = [], []
@@ -131,7 +130,7 @@ def origin_values(records: Records) -> dict[str, str]:
         "records": f"{len(commits):,}",
         "records_of_other_commits": f"{sum(own in OTHER_COMMITS for own in commits):,}",
         "records_without_commit": f"{commits.count(NOT_RECORDED):,}",
-        "other_commits": ", ".join(f"`{own}`" for own in OTHER_COMMITS),
+        "other_commits": ", ".join(f"`{own}`" for own in OTHER_COMMITS if own in commits),
     }
 
 

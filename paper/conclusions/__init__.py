@@ -356,7 +356,7 @@ CONCLUSIONS = (
         "most data sets. However, the training time scaling is too minor and inconsistent to use "
         "it as a sole justification",
         costs.neighbors_train_faster,
-        "With few neighbors and with many.",
+        "With few neighbors and with many. That it is no sole justification holds in each variant.",
     ),
     Conclusion(
         "appendix B",

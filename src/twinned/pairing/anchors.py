@@ -1,7 +1,7 @@
 """Anchors of a query: which training rows are stored, which are used, and their weights.
 
-The paper finds no weights that improve predictions; `benchmarks/anchors/anchor_weights.py` measures
-the strategies here.
+The paper finds no consistent gain by weights of uncertainty; `benchmarks/anchors/anchor_weights.py`
+measures the strategies here.
 
 Replicates are queries that equal known rows. Rows with equal features are held out together, so
 out-of-fold predictions are those of new rows. Where the table has many replicates, the correlation
