@@ -234,6 +234,22 @@ def test_coverage_of_intervals_calibrated_on_other_folds(report):
     assert abs(coverage[0.9] - 0.9) < 0.15
 
 
+def test_coverage_of_held_out_rows_by_their_distance(report, page, diagnosis):
+    table = diagnosis.out_of_fold
+    covered = (table["lower"] <= table["y"]) & (table["y"] <= table["upper"])
+    classes = {row["class"]: row for row in report["classes"]}
+    assert set(classes) <= {"inside", "edge", "outside"}
+    assert sum(row["rows"] for row in classes.values()) == len(table) == 80
+    total = sum(row["rows"] * row["coverage"] for row in classes.values())
+    assert total == pytest.approx(covered.sum())
+    squares = sum(row["rows"] * row["error"] ** 2 for row in classes.values())
+    assert squares == pytest.approx(((table["y"] - table["prediction"]) ** 2).sum())
+    share = f"{100 * classes['inside']['coverage']:.0f} %"
+    inside = re.search(r'<th scope="row">inside</th>(.*?)</tr>', page, re.S)[1]
+    assert f"<td>{classes['inside']['rows']:.0f}</td>" in inside
+    assert f"<td>{share}</td>" in inside
+
+
 def test_page_is_valid_and_loads_nothing(report, page):
     assert len(page) < 5_000_000
     parsed = PageParser(page)

@@ -19,7 +19,7 @@ from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKN
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.fitted.adjustments import scale_to
-from twinned.fitted.applicability import LABELS
+from twinned.fitted.applicability import LABELS, ClassStatistics
 from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.explanation import (
     attribute_difference,
@@ -103,6 +103,7 @@ def collect(
         "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
         "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
+        "classes": coverage_of_classes(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
@@ -217,6 +218,21 @@ def calibration(diagnosis: Diagnosis) -> Content:
     coverage = covered.mean(axis=0).tolist()
     errors = np.sqrt(confidence * (1 - confidence) / len(scores)).tolist()
     return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
+
+
+def coverage_of_classes(diagnosis: Diagnosis) -> list[Content]:
+    """Return number, RMSE and coverage of the held-out rows inside, at the edge and outside.
+
+    Each row is classified by its distance from the other rows. Classes without rows are left out.
+    """
+    table, domain = diagnosis.out_of_fold, diagnosis.model.fitted_.anchors.domain
+    classes = pd.Series(domain.classify_known(), index=domain.known_rows)
+    table = table[table.index.isin(classes.index)]
+    error = (table["y"] - table["prediction"]).to_numpy()
+    covered = table["y"].between(table["lower"], table["upper"]).to_numpy()
+    measured = ClassStatistics.of_rows(classes[table.index].to_numpy(), error, covered, CONFIDENCE)
+    measured_table = measured.table().rename_axis("class").reset_index()
+    return measured_table[measured.rows > 0].to_dict("records")
 
 
 def importance(
