@@ -15,6 +15,20 @@ import numpy as np
 
 MYPY = False  # mypy takes it for True
 
+
+class LinkedEstimator:
+    """Parent of estimators whose box in a notebook links to their page of the documentation."""
+
+    _doc_link_module = "twinned"  # scikit-learn 1.7 to 1.9
+
+    @property
+    def _doc_link_template(self) -> str:
+        from twinned import __all__ as public
+
+        name = type(self).__name__
+        return f"https://twinned.readthedocs.io/api/{name}/" if name in public else ""
+
+
 # The constructor of a dataclass takes any argument for mypy where the type of a parent is unknown.
 if MYPY:
     from twinned._sklearn_types import BaseEstimator as BaseEstimator
@@ -23,11 +37,14 @@ if MYPY:
     from twinned._sklearn_types import RegressorMixin as RegressorMixin
     from twinned._sklearn_types import TransformerMixin as TransformerMixin
 else:
-    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import BaseEstimator as SklearnEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
     from sklearn.base import MultiOutputMixin as MultiOutputMixin
     from sklearn.base import RegressorMixin as RegressorMixin
     from sklearn.base import TransformerMixin as TransformerMixin
+
+    class BaseEstimator(LinkedEstimator, SklearnEstimator):
+        pass
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 
