@@ -232,7 +232,8 @@ def coverage_of_classes(diagnosis: Diagnosis) -> list[Content]:
     covered = table["y"].between(table["lower"], table["upper"]).to_numpy()
     measured = ClassStatistics.of_rows(classes[table.index].to_numpy(), error, covered, CONFIDENCE)
     measured_table = measured.table().rename_axis("class").reset_index()
-    return measured_table[measured.rows > 0].to_dict("records")
+    shown = measured_table[measured.rows > 0].to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in shown]
 
 
 def importance(
