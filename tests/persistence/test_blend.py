@@ -21,7 +21,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.estimators.blending.members import SIZES
+from twinned.estimators.blending.members import AUTO, SIZES
 
 SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
 
@@ -146,7 +146,7 @@ def test_all_members(table, saved, monkeypatch):
     fewest = replace(EFFORTS["fast"], blend_members=2, n_settings=2, max_steps=20)
     monkeypatch.setitem(EFFORTS, "fast", fewest)
     X, y = table
-    model = AutoTwinRegressor(effort="fast", random_state=0).fit(X[:70], y[:70])
+    model = AutoTwinRegressor(effort="fast", members=list(AUTO), random_state=0).fit(X[:70], y[:70])
     assert len(model.member_names_) == 8
     assert_equal_models(model, twinned.load(saved(model).path), X[70:])
 

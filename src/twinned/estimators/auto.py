@@ -76,7 +76,8 @@ class AutoTwinRegressor(BlendAttributes):
         of the other columns; the other members have these only. Those with `_power` transform
         skewed features and a skewed target; they are fitted where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
-        features without missing values. `plan_` of another fit is such a list.
+        features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
+        that are far behind other members in their first folds are not fitted further.
     cv : int, splitter, iterable or None, default=None
         Folds, in which each row must be held out at most once. An integer is that many random
         folds, None is 5, or 10 with fewer than 500 rows (1,000 with `effort="thorough"`); rows with
@@ -142,8 +143,8 @@ class AutoTwinRegressor(BlendAttributes):
     plan_ : list
         The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
-        Reasons for each member that was not fitted: for lack of time, or by an
-        `UnsuitableDataError`. Other errors of members are raised.
+        Reasons for each member that was not fitted: for lack of time, by an
+        `UnsuitableDataError`, or as it was far behind. Other errors of members are raised.
     targets_ : list of AutoTwinRegressor
         The fitted model of each of several targets; empty for a single one. A model of several
         targets has only this attribute and the next ones, and `leaderboard_`.

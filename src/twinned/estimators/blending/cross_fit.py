@@ -1,13 +1,15 @@
 """Cross-validated fits of the members of a blend, within a time budget or without.
 
-Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another: ridge regression, which takes next to no
-time and is often among the best on tables of few rows, and then the others in the order of expected
-seconds per gain, each with the largest effort that takes at most half of the remaining time; then
-those that take more; and then members of less effort again with more, of which the fit of the lower
-error is kept. The remaining time has a reserve for the blend and its intervals. The expected time
-is that of a cost table (`blending.costs`), corrected by the time of the members that have been
-fitted; where a member is fitted in each fold, the first folds correct it once more.
+Without a time budget, the fits of members and folds are independent tasks of a pool of threads. Of
+the members that `"auto"` chooses, trees are fitted without their first folds first; those that are
+far behind the others there are not fitted further. With a time budget, members are fitted one after
+another: ridge regression, which takes next to no time and is often among the best on tables of few
+rows, and then the others in the order of expected seconds per gain, each with the largest effort
+that takes at most half of the remaining time; then those that take more; and then members of less
+effort again with more, of which the fit of the lower error is kept. The remaining time has a
+reserve for the blend and its intervals. The expected time is that of a cost table
+(`blending.costs`), corrected by the time of the members that have been fitted; where a member is
+fitted in each fold, the first folds correct it once more.
 
 Of wide tables, Gaussian processes, boosting and extremely randomized trees of the least effort have
 the most important features, and all categorical ones; they come before those of all features, which
@@ -28,6 +30,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
 from twinned._compat import is_remote_backend
+from twinned.estimators.blending.comparison import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.estimators.blending.costs import Clock, CostModel
 from twinned.estimators.blending.members import (
     CrossFittedMember,
@@ -114,18 +117,56 @@ class CrossFit:
     imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
 
     def fit_all(self, specs: list[MemberSpec]) -> list[CrossFittedMember]:
-        """Fit all members, as tasks of one pool of threads; the results have the same order."""
+        """Fit all members, as tasks of a pool of threads; the results have the same order.
+
+        Members that are far behind in their first folds are not fitted further.
+        """
         specs = self.without_needless(specs)
         longest_first = sorted(specs, key=self.cost_model(1).seconds, reverse=True)
         fits: dict[str, list[_FoldFit]] = {spec.label: [] for spec in specs}
         members: dict[str, CrossFittedMember | None] = {}
-        tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
-        for spec, fold_fit in self._run(tasks):
-            fits[spec.label].append(fold_fit)
-            if len(fits[spec.label]) == len(self._folds(spec)):
-                members[spec.label] = self._join(spec, fits[spec.label])
-        fitted = [members[spec.label] for spec in specs]
+
+        def fit(tasks: list[tuple[MemberSpec, int]]) -> None:
+            for spec, fold_fit in self._run(tasks):
+                fits[spec.label].append(fold_fit)
+                if len(fits[spec.label]) == len(self._folds(spec)):
+                    members[spec.label] = self._join(spec, fits[spec.label])
+
+        first = {spec.label: self._first_folds(spec) for spec in specs}
+        fit([(spec, fold) for spec in longest_first for fold in first[spec.label]])
+        self.skipped |= self._reasons_behind(fits, set(members))
+        fit(
+            [
+                (spec, fold)
+                for spec in longest_first
+                if spec.label not in self.skipped
+                for fold in self._folds(spec)
+                if fold not in first[spec.label]
+            ]
+        )
+        fitted = [members.get(spec.label) for spec in specs]
         return [member for member in fitted if member is not None]
+
+    def _first_folds(self, spec: MemberSpec) -> list[int]:
+        """The fits of a member before it is compared with others; all fits where it is not."""
+        is_compared = spec.is_optional and not spec.one_fit and spec.name != "ridge"
+        return first_folds(self.rows) if is_compared else self._folds(spec)
+
+    def _reasons_behind(
+        self, fits: dict[str, list[_FoldFit]], complete: set[str]
+    ) -> dict[str, str]:
+        """Reasons of those members that are far behind others in their first folds."""
+        predictions = {
+            label: _out_of_fold([fit for fit in of_member if isinstance(fit, CrossFittedMember)])
+            for label, of_member in fits.items()
+            if not any(isinstance(fit, str) for fit in of_member)
+        }
+        reasons = {}
+        for label in predictions:
+            others = {name: values for name, values in predictions.items() if name != label}
+            if label not in complete:
+                reasons[label] = describe_if_behind(predictions[label], others, self.rows)
+        return {label: reason for label, reason in reasons.items() if reason is not None}
 
     def fit_within(
         self, specs: list[MemberSpec], budget: float, start: float
@@ -185,7 +226,8 @@ class CrossFit:
         """Warn of members that were not fitted; raise an error where none was."""
         labels_of_reason: dict[str, list[str]] = {}
         for label, reason in self.skipped.items():
-            labels_of_reason.setdefault(reason, []).append(label)
+            if not reason.startswith(FAR_BEHIND):
+                labels_of_reason.setdefault(reason, []).append(label)
         reasons = "; ".join(
             f"{', '.join(labels)} ({reason})" for reason, labels in labels_of_reason.items()
         )
@@ -305,18 +347,22 @@ class CrossFit:
         if len(fits) < len(fold_fits):
             self.skipped[spec.label] = next(fit for fit in fold_fits if isinstance(fit, str))
             return None
-        out_of_fold = np.full(len(self.rows), np.nan)
-        for fit in fits:
-            is_predicted = ~np.isnan(fit.out_of_fold)
-            out_of_fold[is_predicted] = fit.out_of_fold[is_predicted]
         member = replace(
             next(fit for fit in fits if fit.estimator is not None),
-            out_of_fold=out_of_fold,
+            out_of_fold=_out_of_fold(fits),
             fit_seconds=sum(fit.fit_seconds for fit in fits),
             predict_seconds=sum(fit.predict_seconds for fit in fits),
         )
         self.report(member)
         return member
+
+
+def _out_of_fold(fits: list[CrossFittedMember]) -> Floats:
+    """(row,): the predictions of the rows that the fits of a member hold out; NaN for others."""
+    out_of_fold = fits[0].out_of_fold.copy()
+    for fit in fits[1:]:
+        np.copyto(out_of_fold, fit.out_of_fold, where=~np.isnan(fit.out_of_fold))
+    return out_of_fold
 
 
 def _next_fit(

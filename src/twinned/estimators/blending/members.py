@@ -111,6 +111,7 @@ class MemberSpec:
     entry: Any  # of the list `members` that gives this member again
     one_fit: bool  # one fit gives all out-of-fold predictions
     screened: bool = False  # it has the most important features of a wide table only
+    is_optional: bool = False  # it is not fitted where it is far behind others
 
     @property
     def name(self) -> str:
@@ -339,12 +340,12 @@ AUTO = tuple(name for name in MEMBERS if name not in (GP_TANIMOTO, "catboost", "
 def resolve_members(members: object, effort: str) -> list[MemberSpec]:
     """The members of the parameter `members`: "auto", or a list of names and (name, estimator)."""
     check_choice("effort", effort, EFFORTS)
-    if isinstance(members, str):
+    if is_auto := isinstance(members, str):
         check_choice("members", members, ["auto"], ", or a list of members")
         members = AUTO
     if not isinstance(members, Iterable):
         raise TypeError(f"members must be 'auto' or a list, not {members!r}.")
-    specs = [_resolve(entry, effort) for entry in members]
+    specs = [replace(_resolve(entry, effort), is_optional=is_auto) for entry in members]
     names = [spec.name for spec in specs]
     if not names:
         raise ValueError("members must have at least one member, but is empty.")
