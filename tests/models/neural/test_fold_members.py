@@ -93,3 +93,15 @@ def test_fold_members_is_a_bool():
     training = NeuralTraining(fold_members=2)
     with pytest.raises(TypeError, match="fold_members must be True or False"):
         NeuralRegressor(training=training).fit(np.eye(6), np.arange(6.0))
+
+
+@pytest.mark.parametrize("kind", [NeuralRegressor, TwinNeuralRegressor])
+def test_fold_members_of_a_wide_table_have_their_own_features(kind):
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(80, 70))
+    X[:, 0] = np.arange(80) == 3  # constant without row 3
+    y = 2 * X[:, 69]
+    training = NeuralTraining(**TRAINING)
+    model = kind((16,), effort="small", n_members=3, training=training, random_state=0).fit(X, y)
+    for predicted in model.predict_members(X):
+        assert np.corrcoef(predicted, y)[0, 1] > 0.7

@@ -130,6 +130,12 @@ class NetworkInputs(NamedTuple):
     used: Floats  # (2, column): 1, or 0 for those that are not used
     relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
 
+    def among(self, n_columns: int) -> NetworkInputs:
+        """The same inputs with all of so many columns, of which the others are not used."""
+        used, relevance = np.zeros((2, 2, n_columns))
+        used[:, self.columns], relevance[:, self.columns] = self.used, self.relevance
+        return NetworkInputs(np.arange(n_columns), used, relevance)
+
 
 def selects_features(options: NetworkOptions, n_features: int) -> bool:
     """Whether some of so many features are dropped, by all networks or by some settings."""
@@ -142,9 +148,10 @@ def select_inputs(
 ) -> tuple[Indices, Indices, list[NetworkInputs]]:
     """The selected features, and the columns and inputs of the networks of each fold and of all.
 
-    Features are those selected on all rows. Columns are those that any network uses, and inputs
-    refer to them. `learned` is the metric of all rows and columns, where it is known. Where the
-    networks of a single fold are the members, all have the same features.
+    Features are those selected on all rows; with `fold_members`, those of any network, and all
+    have the same columns. Columns are those that any network uses, and inputs refer to them.
+    `learned` is the metric of all rows and columns, where it is known. Where the networks of a
+    single fold are the members, all have the same features.
     """
     fold_rows = [training for training, _ in folds]
     all_rows = np.arange(len(rows.X))
@@ -169,7 +176,10 @@ def select_inputs(
         NetworkInputs(np.searchsorted(all_columns, columns), used, relevance)
         for columns, used, relevance in inputs
     ]
-    return of_all[0], all_columns, inputs
+    if not options.fold_members:
+        return of_all[0], all_columns, inputs
+    features = np.unique(np.concatenate([features for features, *_ in (*selections, of_all)]))
+    return features, all_columns, [of_fold.among(len(all_columns)) for of_fold in inputs]
 
 
 def _select_columns(
