@@ -316,30 +316,6 @@ def test_notation_and_sheet_of_a_table_can_be_chosen(page, tmp_path):
     page.get_log("browser")  # the failed request
 
 
-def test_interface_page_sends_requests(
-    open_page, address, save_screenshot, set_narrow, assert_accessible
-):
-    page = open_page(f"{address}/docs")
-    sections = wait_until(page, lambda: page.find_elements("css selector", "main section"))
-    titles = [section.find_element("tag name", "h2").text for section in sections]
-    paths = ["GET /about", "POST /predict", "POST /explain", "POST /batch", "POST /solve"]
-    assert titles[:5] == paths
-    assert "material" in sections[titles.index("Row")].text
-    for section in sections[:5]:
-        button = section.find_element("tag name", "button")
-        page.execute_script("arguments[0].click()", button)  # wherever the page scrolls to
-        answer = section.find_elements("tag name", "pre")[-1]
-        wait_until(page, lambda answer=answer: answer.text.startswith("200"))
-    requested = page.execute_script(
-        "return performance.getEntriesByType('resource').map((entry) => entry.name)"
-    )
-    assert all(name.startswith(address) for name in requested)
-    save_screenshot("serve-docs")
-    assert_accessible()
-    assert set_narrow() <= 390
-    save_screenshot("serve-docs-narrow")
-
-
 def test_results_of_another_input_are_gray(page, assert_accessible):
     def stale():
         return [part.get_attribute("id") for part in page.find_elements("class name", "stale")]

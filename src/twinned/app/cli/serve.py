@@ -24,7 +24,7 @@ def serve_command(
 ) -> None:
     """Serve a saved twin on this machine: a form, predictions, comparables, and JSON.
 
-    The service listens on 127.0.0.1 only. /docs describes its interface.
+    The service listens on 127.0.0.1 only.
 
     For example:
 

@@ -35,7 +35,6 @@ from twinned.app.serve.models import (
     RowsRequest,
     SolveRequest,
     TableRequest,
-    openapi_description,
     parse_request,
     refuse_value_errors,
     rows_table,
@@ -74,12 +73,9 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     """
     service = PredictionService(model, name)
     endpoints = _Endpoints(service)
-    openapi = _json_response(openapi_description(name, service.target, service.inputs))
     return Starlette(
         routes=[
-            Route("/", _render_page("page", service), methods=["GET"]),
-            Route("/docs", _render_page("docs", service), methods=["GET"]),
-            Route("/openapi.json", openapi, methods=["GET"]),
+            Route("/", _render_page(service), methods=["GET"]),
             Route("/about", _json_response(service.about()), methods=["GET"]),
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
@@ -195,15 +191,15 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return _json_response({"error": str(error)}, error.status)
 
 
-def _render_page(page: str, service: PredictionService) -> Response:
-    """The response with a page, which contains its style and scripts."""
+def _render_page(service: PredictionService) -> Response:
+    """The response with the page, which contains its style and scripts."""
 
     def read(file: str, package: str = "twinned.app.serve") -> str:
         return files(package).joinpath(file).read_text("utf-8")
 
     shared = "twinned.app.report"
-    text = read(f"{page}.html").replace("{{style}}", read("page.css", shared))
-    text = text.replace("{{script}}", read("elements.js", shared) + read(f"{page}.js"))
+    text = read("page.html").replace("{{style}}", read("page.css", shared))
+    text = text.replace("{{script}}", read("elements.js", shared) + read("page.js"))
     text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 

@@ -23,21 +23,13 @@ class Input:
     """A column of a request: a feature of the model, or the batch.
 
     `categories` are their names, None of a numeric feature, and `values` (anchor,) those of the
-    known rows, categories as codes. `has_limits` is whether there are limits, such as <5.
+    known rows, categories as codes.
     """
 
     name: str
     values: Floats
     categories: list[str] | None = None
     is_ordered: bool = False
-    has_limits: bool = False
-
-    def schema(self) -> Json:
-        """The type of the values in the OpenAPI description."""
-        if self.categories is None:
-            return {"type": ["number", "string"] if self.has_limits else "number"}
-        known: Json = {"enum": self.categories}
-        return known if self.is_ordered else {"anyOf": [known, {"type": "string"}]}
 
     def describe(self, allow_missing: bool) -> Json:
         """The description for the form, with the median or commonest value to start with.
@@ -70,11 +62,6 @@ class DateInput:
         """Whether the hour is a feature."""
         return "hour" in self.features
 
-    def schema(self) -> Json:
-        """The type of the values in the OpenAPI description."""
-        example = "2024-01-31T12:30" if self.has_time else "2024-01-31"
-        return {"type": "string", "examples": [example]}
-
     def describe(self, allow_missing: bool) -> Json:
         """The description for the form, with the median day."""
         _, days = _present(self.days, allow_missing)
@@ -92,10 +79,6 @@ class MoleculeInput:
 
     name: str
     features: list[str]
-
-    def schema(self) -> Json:
-        """The type of the values in the OpenAPI description."""
-        return {"type": "string", "examples": ["CCO"]}
 
     def describe(self, allow_missing: bool) -> Json:
         """The description for the form, which starts without a molecule."""
@@ -149,7 +132,6 @@ class RowInputs:
                 values=values[name],
                 categories=None if categories is None else list(map(str, categories)),
                 is_ordered=kind == ORDINAL,
-                has_limits=name in limits,
             )
             for name, categories, kind in zip(
                 names, predictor.categories, anchors.schema.kinds, strict=True
@@ -164,15 +146,6 @@ class RowInputs:
             batch = Input(str(predictor.batch_column), codes, batches.names)
             inputs.append(batch)
         return cls(features, inputs, sources, batch)
-
-    def row_schema(self, target: str | None = None) -> Json:
-        """The OpenAPI schema of a row, or of a known row with a target, which needs its batch."""
-        properties = {column.name: column.schema() for column in self.inputs}
-        required = [column.name for column in self.inputs if target or column is not self.batch]
-        if target is not None:
-            properties[target] = {"type": "number"}
-            required.append(target)
-        return {"type": "object", "properties": properties, "required": required}
 
 
 def _find_sources(

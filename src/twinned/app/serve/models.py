@@ -1,23 +1,19 @@
-"""Requests and responses as pydantic models, and the rows of requests as tables."""
+"""Requests as pydantic models, and their rows as tables."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
-from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import ErrorDetails
 
-from twinned._version import __version__
-from twinned.app.serve.inputs import Json, RowInputs
+from twinned.app.serve.inputs import Json
 from twinned.app.tables.header import cell_text
 from twinned.app.tables.numbers import PLAIN
 from twinned.app.tables.table import Table, TableError, join_names
@@ -31,7 +27,6 @@ _LOGGER = logging.getLogger("twinned")
 # In a message: quoted names and cells, which stay as they are, and dashes of an option.
 _OPTION = re.compile(r"""('[^']*'|"[^"]*")|--(?=[a-z])""")
 
-Label = Literal["inside", "edge", "outside"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Confidence = Annotated[Number, Field(gt=0, lt=1)]
 Model = TypeVar("Model", bound=BaseModel)
@@ -66,9 +61,6 @@ def short_repr(value: object) -> str:
     """Return the repr of a value, cut to 80 characters."""
     text = repr(value[:60]) if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-# --- requests ---------------------------------------------------------------------------------
 
 
 class TableRequest(BaseModel):
@@ -170,85 +162,3 @@ def _cell(value: object, location: str) -> str:
     except UnicodeEncodeError:
         raise BadRequest(f"{location}: {short_repr(value)} is no text.") from None
     return text
-
-
-# --- responses --------------------------------------------------------------------------------
-
-
-class Predictions(BaseModel):
-    """Predictions and raw standard deviations of all rows.
-
-    With a confidence also prediction intervals, where the model stores them, and whether a row is
-    inside, at the edge or outside of the known cases.
-    """
-
-    prediction: list[float]
-    std: list[float]
-    low: list[float] = []
-    high: list[float] = []
-    applicability: list[Label] = []
-    warnings: list[str] = []
-
-
-class Explanations(BaseModel):
-    """The comparable known cases of each row, their share of the weight of the prediction, the
-    estimate from them alone, and the weighted means of all other cases.
-
-    Also whether the row is inside, at the edge or outside of the known cases.
-    """
-
-    comparables: list[list[dict[str, object]]]
-    share: list[float]
-    comparables_estimate: list[float]
-    others: list[dict[str, object] | None]
-    applicability: list[dict[str, float | Label]]
-    warnings: list[str] = []
-
-
-class Proposals(BaseModel):
-    """Changed rows, the best first; where none reaches the target, the closest, and a warning.
-
-    Each has its `columns`, their `changes`, the label of the nearest known case (`anchor`),
-    `prediction`, `applicability`, the `distance` in the learned metric and whether the target is
-    `reached`. With intervals, also `low`, `high` and, where a range is wanted, the `probability`
-    that a measurement is in it.
-    """
-
-    proposals: list[dict[str, object]]
-    warnings: list[str] = []
-
-
-class Error(BaseModel):
-    """The error in one sentence."""
-
-    error: str
-
-
-class _SchemaGenerator(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: object) -> bool:
-        return False  # it would repeat the name
-
-
-def openapi_description(name: str, target: str, inputs: RowInputs) -> Json:
-    """Return the OpenAPI description of the service for a model whose rows have these inputs."""
-    models = RowsRequest, SolveRequest, Predictions, Explanations, Proposals, Error
-    _, definitions = models_json_schema(
-        [(model, "validation") for model in models],
-        ref_template="#/components/schemas/{model}",
-        schema_generator=_SchemaGenerator,
-    )
-    schemas = definitions["$defs"]
-    schemas["Row"] = inputs.row_schema()
-    request = schemas["RowsRequest"]["properties"]
-    request["rows"]["items"] = {"$ref": "#/components/schemas/Row"}
-    if inputs.batch is None:
-        del request["known"], schemas["SolveRequest"]["properties"]["known"]
-    else:
-        schemas["KnownRow"] = inputs.row_schema(target)
-        request["known"]["items"] = {"$ref": "#/components/schemas/KnownRow"}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": f"Predictions of {target} ({name})", "version": __version__},
-        "paths": json.loads(files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")),
-        "components": {"schemas": schemas},
-    }

@@ -192,7 +192,7 @@ class PredictionService:
         return values
 
     def solve(self, wanted: SolveRequest, row: FeatureRows) -> list[Json]:
-        """Return proposals of changes of a row, as described by `Proposals`.
+        """Return proposals of changes of a row, the best first.
 
         Dates and marks of limits do not change, as their features belong together.
         """
