@@ -30,7 +30,7 @@ EXTRAS = {
     "parquet": {"parquet"},
     "serve": {"serve"},
 }
-COMMANDS = ["advise", "fit", "predict", "explain", "query", "export", "serve"]
+COMMANDS = ["advise", "fit", "predict", "explain", "query", "export", "serve", "datasets"]
 
 LIGHTGBM = """
 import numpy as np
@@ -145,6 +145,7 @@ class Environment:
         self.check("--help")
         for command in COMMANDS:
             self.check(command, "--help")
+        self.check("datasets", "list")
         self.check("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
         self.check("fit", "table.csv", "--target", "y", "--budget", "5s", "-o", "blend.twin")
         self.check("predict", "model.twin", "new.csv", "--std", "-o", "out.csv")

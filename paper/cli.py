@@ -314,7 +314,7 @@ def _available(datasets: list[str]) -> list[str]:
         else:
             found.append(key)
     if not found:
-        raise ValueError("No data set is available; see docs/data-sets.md.")
+        raise ValueError("No data set is available; see twinned datasets list.")
     return found
 
 

@@ -655,6 +655,8 @@ def test_debug_prints_the_traceback_of_an_error(folder, monkeypatch, before_comm
         ["fit", "absent.csv", "-t", "y", "-o", "model.twin"],
         ["predict", "absent.twin", "absent.csv"],
         ["serve", "absent.twin"],
+        ["datasets", "show", "absent"],
+        ["datasets", "fetch", "absent"],
     ],
 )
 def test_debug_works_with_each_command(call):
@@ -707,7 +709,14 @@ def test_version_and_help():
     for command in ("fit", "predict"):
         assert f"twinned {command} houses" in succeeded(run(command, "--help")).stdout
         assert "Usage" in run(command).output
+    assert "datasets" in succeeded(run("--help")).stdout
     assert run("fit").exit_code == run("predict", "only.twin").exit_code == 2
+
+
+def test_datasets_subcommands():
+    assert json.loads(succeeded(run("datasets", "show", "TF", "--json")).stdout)["key"] == "TF"
+    assert "fetch" in succeeded(run("datasets", "--help")).stdout
+    assert_refused(run("datasets", "show", "nope"), "'nope'")
 
 
 @pytest.mark.parametrize(
@@ -717,6 +726,7 @@ def test_version_and_help():
         ["fit", "houses.csv", "-o", "houses.twin"],
         ["fit", "houses.csv", "--colour", "red"],
         ["query", "houses.twin", "houses.csv", "--seed", "-1"],
+        ["datasets", "show"],
     ],
 )
 def test_a_wrong_call_is_reported_in_one_line(call, monkeypatch, capsys):

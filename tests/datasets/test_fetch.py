@@ -75,19 +75,19 @@ def test_data_folder_is_searched_first(folder, cache, server):
     for path in (folder, cache):
         (path / "yacht.data").write_bytes(ROWS)
     assert fetch("YH") == folder / "yacht.data"
-    assert locate(info("YH")) == folder / "yacht.data"
+    assert locate(info("YH")) == (folder / "yacht.data", "TWINNED_DATA")
     assert server.requests == []
 
 
 def test_cache_is_searched_next(folder, cache, server):
     (cache / "yacht.data").write_bytes(ROWS)
     assert fetch("yh") == cache / "yacht.data"
-    assert locate(info("YH")) is not None
+    assert locate(info("YH"))[1] == "cache"
     assert server.requests == []
 
 
 def test_absent_file_is_downloaded_once(folder, tmp_path, server):
-    assert locate(info("YH")) is None
+    assert locate(info("YH")) == (None, "absent")
     path = fetch("YH")
     assert path == tmp_path / "cache" / "yacht.data"
     assert path.read_bytes() == ROWS
@@ -132,7 +132,7 @@ def test_file_is_parsed_once(folder):
 
 def test_damaged_cached_file_is_replaced(cache, server):
     (cache / "yacht.data").write_bytes(b"half a fi")
-    assert locate(info("YH")) is None
+    assert locate(info("YH")) == (None, "absent")
     assert fetch("YH").read_bytes() == ROWS
     assert len(server.requests) == 1
 

@@ -90,25 +90,39 @@ def fetch(key: str) -> Path | None:
     record = info(key)
     if record.file is None:
         return None
-    return locate(record) or _download(record)
+    return locate(record)[0] or _download(record)
 
 
-def locate(record: Dataset) -> Path | None:
-    """Return the verified file of a data set on this machine, None where there is none."""
+def locate(record: Dataset) -> tuple[Path | None, str]:
+    """Search for the verified file of `record` on this machine, without a download.
+
+    Returns
+    -------
+    path : pathlib.Path or None
+    location : str
+        "built in" (no file needed), "TWINNED_DATA", "cache" or "absent".
+
+    Examples
+    --------
+    >>> locate(info("TF"))
+    (None, 'built in')
+    """
+    if record.file is None:
+        return None, "built in"
     if value := os.environ.get(DATA_VARIABLE):
         folder = Path(value).expanduser()
         if not folder.is_dir():
             raise ValueError(f"{DATA_VARIABLE} is {value!r}, not a folder; correct or unset it.")
         # The user chose this folder: report a wrong file instead of silently using another one.
-        for name in (str(record.file), *((ARCHIVE,) if record.key in STANDARD_KEYS else ())):
+        for name in (record.file, *((ARCHIVE,) if record.key in STANDARD_KEYS else ())):
             if (path := folder / name).is_file():
                 _read_verified(path, record)
-                return path
-    cached = cache_folder() / str(record.file)
+                return path, DATA_VARIABLE
+    cached = cache_folder() / record.file
     # A damaged file in the cache counts as absent and is downloaded again.
     if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
-        return cached
-    return None
+        return cached, "cache"
+    return None, "absent"
 
 
 def cache_folder() -> Path:

@@ -205,6 +205,7 @@ def _check_arguments(
     n: int, noise: float | None, file_noise: float, as_printed: bool, random_state: Seed
 ) -> tuple[int, float, np.random.RandomState]:
     """Return the number of points, the noise (None is that of the variant) and the generator."""
+    # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.utils import check_random_state
 
     from twinned.rows.validation import check_integer, check_real

@@ -186,6 +186,7 @@ def forest_split(seed: int, n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     >>> train.size, test.size, int(max(train.max(), test.max()))
     (100, 100, 199)
     """
+    # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.model_selection import train_test_split
 
     n_rows, seed = _check_rows_and_seed("n_rows", n_rows, 2, seed)

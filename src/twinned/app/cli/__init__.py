@@ -106,6 +106,20 @@ for _options, _run in _COMMANDS.items():
 app.command("serve", no_args_is_help=True)(serve_command)
 
 
+@app.command(
+    "datasets",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _datasets_command(context: typer.Context) -> None:
+    """List, fetch and show the data sets of the paper."""
+    # `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
+    from twinned.app.cli.datasets import app as subcommands
+
+    code = subcommands(args=context.args, prog_name="twinned datasets", standalone_mode=False)
+    raise typer.Exit(code or 0)
+
+
 def main() -> None:
     """Run the command `twinned`; a wrong call is reported in one line, with exit code 2."""
     # OpenMP threads that spin while they wait slow down a busy machine and gain nothing on an idle

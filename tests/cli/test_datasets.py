@@ -1,0 +1,137 @@
+"""`twinned datasets`: list, fetch and show."""
+
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from twinned.app.cli import app
+from twinned.datasets import KEYS, info
+
+needs_files = pytest.mark.skipif(
+    not os.environ.get("TWINNED_DATA"),
+    reason="set TWINNED_DATA to the folder of the data files to run this check",
+)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["datasets", *arguments], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """No data files, and no network."""
+    monkeypatch.setenv("TWINNED_DATA", str(tmp_path))
+    monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("twinned.datasets.registry.BASE_URL", "http://127.0.0.1:9/")
+    return tmp_path
+
+
+def assert_refused(result, *texts):
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("twinned: error: ")
+    assert result.stderr.count("\n") == 1
+    for text in texts:
+        assert text in result.stderr
+
+
+def test_list_has_each_set_and_its_location(empty):
+    result = run("list")
+    assert result.exit_code == 0
+    for key in KEYS:
+        assert info(key).name in result.stdout
+    assert result.stdout.count("absent") == 8
+    assert result.stdout.count("built in") == 1
+
+
+def test_list_as_json(empty):
+    (empty / info("YH").file).write_text("not the yachts")
+    rows = json.loads(run("list", "--json").stdout)
+    assert [row["key"] for row in rows] == list(KEYS)
+    at_hand = {row["key"]: row["at_hand"] for row in rows}
+    assert (at_hand["TF"], at_hand["BC"], at_hand["YH"]) == ("built in", "absent", "refused")
+    assert {row["rows"] for row in rows if row["key"] == "RCL"} == {4000}
+
+
+def test_fetch_of_a_generated_set(empty):
+    assert "needs no file" in run("fetch", "tf").stdout
+    assert json.loads(run("fetch", "TF", "tf", "--json").stdout) == [{"key": "TF", "path": None}]
+
+
+def test_fetch_needs_keys_or_all():
+    assert_refused(run("fetch"), "--all", "WSB")
+    assert_refused(run("fetch", "BC", "--all"), "--all", "BC")
+
+
+@pytest.mark.parametrize("command", ["fetch", "show"])
+def test_unknown_key_is_reported_in_one_line(command):
+    assert_refused(run(command, "nope"), "'nope'", *KEYS)
+    assert_refused(run(command, "nope", "--json"), "'nope'")
+
+
+@pytest.mark.parametrize("command", ["fetch", "show"])
+def test_wrong_hash_is_reported_in_one_line(command, empty):
+    (empty / info("YH").file).write_text("not the yachts")
+    assert_refused(run(command, "YH"), str(empty / info("YH").file), info("YH").sha256)
+
+
+def test_failed_download_is_reported_in_one_line(empty):
+    assert_refused(run("fetch", "BC"), info("BC").file, "http://127.0.0.1:9/", "TWINNED_DATA")
+    assert_refused(run("fetch", "--all", "--json"), info("BC").file)
+
+
+@pytest.mark.parametrize("command", [["list"], ["fetch", "BC"], ["show", "BC"]])
+def test_missing_data_folder_is_reported_in_one_line(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("TWINNED_DATA", str(tmp_path / "nowhere"))
+    assert_refused(run(*command), "TWINNED_DATA", "nowhere")
+
+
+def test_show_without_the_file_names_the_fetch_command(empty):
+    result = run("show", "rcl")
+    assert result.exit_code == 0
+    record = info("RCL")
+    for text in (record.source, record.licence, record.target, record.sha256, *record.notes):
+        assert text in result.stdout
+    assert "twinned datasets fetch RCL" in result.stdout
+    assert json.loads(run("show", "rcl", "--json").stdout)["first_rows"] is None
+
+
+def test_show_prints_the_first_rows(empty):
+    result = run("show", "TF")
+    assert result.exit_code == 0
+    assert "0.0976" in result.stdout  # x1 of the first point
+    shown = json.loads(run("show", "TF", "--json").stdout)
+    assert shown["columns"] == ["x1", "x2"]
+    assert len(shown["first_rows"]) == 5
+    assert set(shown["first_rows"][0]) == {"x1", "x2", "y"}
+
+
+@pytest.mark.parametrize("command", [[], ["list"], ["fetch"], ["show"]])
+def test_help_has_an_example(command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "TWINNED_DATA" in result.stdout or "Example" in result.stdout
+
+
+@needs_files
+def test_all_files_are_fetched_from_the_named_folder():
+    folder = os.environ["TWINNED_DATA"]
+    result = run("fetch", "--all")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 9
+    entries = json.loads(run("fetch", "--all", "--json").stdout)
+    assert [entry["key"] for entry in entries] == list(KEYS)
+    paths = [entry["path"] for entry in entries if entry["key"] != "TF"]
+    assert all(os.path.dirname(path) == os.path.normpath(folder) for path in paths)
+
+
+@needs_files
+@pytest.mark.parametrize("key", KEYS)
+def test_every_set_can_be_shown(key):
+    result = run("show", key)
+    assert result.exit_code == 0
+    shown = json.loads(run("show", key, "--json").stdout)
+    assert list(shown["first_rows"][0]) == [*shown["columns"], shown["target"]]
