@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from twinned import neural as neural
     from twinned.app.report.render import write_report as write_report
     from twinned.diagnostics import diagnose as diagnose
+    from twinned.displays import AnchorCurveDisplay as AnchorCurveDisplay
     from twinned.displays import ComparablesDisplay as ComparablesDisplay
     from twinned.displays import PredictionIntervalDisplay as PredictionIntervalDisplay
     from twinned.estimators.applicability_measurement import (
@@ -86,6 +87,7 @@ _MODULES = {
     "diagnose": "diagnostics",
     "write_report": "app.report.render",
     "PredictionIntervalDisplay": "displays",
+    "AnchorCurveDisplay": "displays",
     "ComparablesDisplay": "displays",
     "query": "search.query",
     "solve": "search.solve",
