@@ -30,8 +30,6 @@ NUMBERS = {
     "G": "Figure 7", "C": "Figure 8", "I": "Section 12", "W": "Section 12", "V": "Appendix B",
 }  # fmt: skip
 TRAINING = {"as_published": "as published", "as_written": "as written", "modern": "our training"}
-# What "modern" is where nothing is trained by our schedule.
-MODERN = {"F": "our network", "G": "sound search", "I": "sound search"}
 LOOP_TICKS = (0.001, 0.01, 0.1, 1, 10)
 LARGE_WEIGHT = 3.4  # Λ above this make all errors much larger
 
@@ -42,8 +40,7 @@ def _title(key: str, text: str, variant: str) -> str:
     >>> _title("A", "Ensembles", "as_published")
     'Figure 2 of the paper (A): Ensembles, as published'
     """
-    training = MODERN.get(key) if variant == "modern" else None
-    return f"{NUMBERS[key]} of the paper ({key}): {text}, {training or TRAINING[variant]}"
+    return f"{NUMBERS[key]} of the paper ({key}): {text}, {TRAINING[variant]}"
 
 
 def curve(records: list[Record], pick: Callable[[dict[str, Any]], Any]) -> pd.DataFrame:

@@ -123,7 +123,7 @@ class Panels:
             hidden = {
                 (x, y, line.get_color())
                 for line in axis.lines
-                if line.get_transform() == axis.transData
+                if line.get_transform() == axis.transData and line.get_marker() != "_"  # no cap
                 for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
                 if y > top
             }
