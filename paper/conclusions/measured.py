@@ -43,13 +43,15 @@ class Status(StrEnum):
 class Outcome:
     """A status, the figures behind it, and on how many of the data sets it was checked.
 
-    `other` is the status by another reading, and the name of that reading.
+    `other` is the status by another reading, and the name of that reading; `studies` are the keys
+    of the records.
     """
 
     status: Status
     details: str
     n_datasets: int = len(KEYS)
     other: tuple[Status, str] | None = None
+    studies: frozenset[str] = frozenset()
 
 
 class MissingRecordsError(LookupError):

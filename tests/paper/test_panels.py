@@ -31,3 +31,11 @@ def test_titles_with_notes_look_like_others(panels):
     first, second = (axis._left_title for axis in panels.axes.values())
     assert first.get_fontproperties() == second.get_fontproperties()
     assert first.get_text() == "Test Function (TF)"
+
+
+def test_caps_of_error_bars_are_no_points_above_a_panel():
+    drawn = Panels(["TF"], "title", "x", "y")
+    rows = [("TF", split, 1, float(split)) for split in range(2)]
+    drawn.draw_curve(pd.DataFrame(rows, columns=["dataset", "split", "x", "value"]), "one point")
+    drawn.clip_above({"TF": 0.6})  # the point is at 0.5, the cap at 0.85
+    assert not drawn.axes["TF"].texts
