@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import kstest, rankdata, skew
+from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -46,8 +46,6 @@ _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the 
 _LEAST_KNOWN = 20
 # Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
 _DENSE, _SPARSE = 1.2, 1 / 9
-_LEAST_SPREAD, _EVEN = 50, 0.001  # rows, and p-value of evenly spread numbers
-_LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
@@ -119,7 +117,6 @@ def check_data(
         *(() if has_groups else check_groups(table.merged().sample())),
         *check_batch_offsets(replace(sample, y=np.log(sample.y)) if log_target else sample),
         *check_replicates(table),
-        *check_rounding(table),
         *check_bounds(table),
         *(() if log_target else check_skewness(sample)),
         *check_dominant_row(sample),
@@ -175,7 +172,7 @@ def monotone_r2(x: Floats, y: Floats) -> float:
 def check_counters(table: CheckedTable) -> Iterator[Finding]:
     """Find features that number the rows; copies of a row count once, and dates do not."""
     table = table.take(np.sort(distinct_rows(np.column_stack([table.matrix, table.y]))[0]))
-    counters = [j for j in table.schema.numeric if is_identifier(table, j)]
+    counters = [j for j in table.schema.numeric if is_counter(table.matrix[:, j])]
     names = [table.names[j] for j in counters if not _is_part_of_date(table.names[j], table.names)]
     if names:
         yield Finding(
@@ -220,42 +217,7 @@ def is_counter(column: Floats) -> bool:
     return bool(is_close or (steps > 0).all() or (steps < 0).all())
 
 
-def is_identifier(table: CheckedTable, j: int) -> bool:
-    """Return whether a feature counts the rows, or is their number in a larger table.
-
-    Its different whole numbers are then evenly spread, and tell nothing beyond their order: a quick
-    model is not better with them than without.
-    """
-    column = table.matrix[:, j]
-    if is_counter(column) or len(column) < _LEAST_SPREAD or not are_row_numbers(column):
-        return is_counter(column)
-    if kstest(column, "uniform", (column.min(), np.ptp(column))).pvalue < _EVEN:
-        return False
-    sample = table.sample()
-    features = sample.features.copy()
-    features[:, table.schema.numeric.index(j)] = 0.0
-    without = quick_predictions(replace(sample, features=features))
-    return rmse_ratio(sample.quick_prediction, without, sample.y).high >= 1
-
-
 # --- the target and the number of rows ------------------------------------------------------------
-
-
-def check_rounding(table: CheckedTable) -> Iterator[Finding]:
-    """Find a target with so few digits that rounding is part of the error."""
-    values = np.unique(table.y)  # at least two
-    step = float(np.diff(values).min())
-    multiples, error = (values - values[0]) / step, step / np.sqrt(12)
-    is_rounded = np.allclose(multiples, np.round(multiples), atol=1e-6)
-    if not is_rounded or error < _LEAST_ROUNDING * table.y.std():
-        return
-    yield Finding(
-        "TW301",
-        f"The target has {len(values)} different values, in steps of {format_significant(step)}; "
-        f"rounding alone gives an RMSE of {format_significant(float(error), 2)}.",
-        "Use values before rounding if they exist; compare with a classifier if they are classes.",
-        {"step": step, "values": len(values), "rmse": float(error)},
-    )
 
 
 def check_bounds(table: CheckedTable) -> Iterator[Finding]:

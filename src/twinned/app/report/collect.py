@@ -17,7 +17,6 @@ from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.weights import rmse_and_error
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS, ClassStatistics
 from twinned.fitted.blocks import AnchorEstimates
@@ -45,9 +44,7 @@ MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES = 40, 5
 _CASES_PER_BLOCK = 60  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
-_LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_CURVES, _CURVE_POINTS = 6, 40  # batches whose deviations are drawn, and points of each
-_MAX_IMPORTANCE = 40  # features whose importance is computed
 _PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
 
 _STEP_OF_CONCLUSION = {
@@ -71,8 +68,7 @@ def collect(
 
     `title` is the heading of the page, `target` the name of y, and `labels` are names of the rows
     of the table. `row_numbers` are those of its rows in a file; by default they count from 1.
-    `seconds` are about the time for the importance of features, and for adjustments.
-    `random_state` draws the rows that are shown, and those for the importance of features.
+    `seconds` are about the time for adjustments. `random_state` draws the rows that are shown.
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
@@ -104,7 +100,7 @@ def collect(
         "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
         "classes": coverage_of_classes(diagnosis),
-        "importance": importance(diagnosis, names, rng, seconds),
+        "importance": importance(diagnosis, names),
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
@@ -236,40 +232,11 @@ def coverage_of_classes(diagnosis: Diagnosis) -> list[Content]:
     return [{str(name): value for name, value in row.items()} for row in shown]
 
 
-def importance(
-    diagnosis: Diagnosis, names: list[str], rng: np.random.RandomState, seconds: float
-) -> list[Content]:
-    """Return how much predictions change when one feature is taken from a random row.
-
-    Root mean square change over random rows, as a share of the change when all features are taken
-    from that row. Of many features, those of largest relevance are compared.
-    """
-    twin = diagnosis.twin
-    features = np.argsort(-diagnosis.relevance, kind="stable")[:_MAX_IMPORTANCE]
-    predict_seconds = twin.leaderboard_.set_index("member")["predict_seconds"]
-    used = [twin.member_names_[i] for i in np.flatnonzero(twin.member_weights_)]
-    row_seconds = predict_seconds[used].sum() / len(twin.anchors_y_)
-    most = seconds / max(row_seconds, 1e-9) / (len(features) + 2)
-    n_rows = int(np.clip(most, _LEAST_ROWS, _MOST_ROWS))
-    first, other = (twin.anchors_X_[rng.randint(len(twin.anchors_X_), size=n_rows)] for _ in "12")
-    mixed = np.repeat(first[None], len(features), axis=0)  # (feature, row, feature)
-    mixed[np.arange(len(features)), :, features] = other[:, features].T
-    variants = np.concatenate([[first, other], mixed])
-    # without known values of equal rows
-    members = twin.blend_model_.predict_members(variants.reshape(-1, first.shape[1]))
-    predicted = members @ twin.member_weights_
-    unchanged, *changed = predicted.reshape(len(variants), n_rows)
-    (whole, _), *changes = (rmse_and_error(variant, unchanged, None) for variant in changed)
-    whole = whole if whole > 0 else np.inf
-    by_size = sorted(zip(features, changes, strict=True), key=lambda change: -change[1][0])
-    return [
-        {
-            "name": names[index],
-            "share": round(change / whole, 4),
-            "standard_error": round(error / whole, 4),
-        }
-        for index, (change, error) in by_size
-    ]
+def importance(diagnosis: Diagnosis, names: list[str]) -> list[Content]:
+    """Return `feature_relevance_` of the recommended model, the largest first."""
+    order = np.argsort(-diagnosis.relevance, kind="stable")
+    shares = diagnosis.relevance.round(4).tolist()
+    return [{"name": names[feature], "share": shares[feature]} for feature in order]
 
 
 def comparable_rows(

@@ -135,8 +135,7 @@ def draw_charts(report: Content) -> dict[str, str]:
         **({"batches": draw_bars(bars, "Offsets of batches", marked=-1)} if bars else {}),
         **({"deviations": draw_deviations(deviations)} if deviations else {}),
         "importance": draw_bars(
-            [(row["name"], row["share"], row["standard_error"]) for row in importance],
-            "Share of the change of predictions",
+            [(row["name"], row["share"], 0.0) for row in importance], "Relevance of features"
         ),
     }
 
