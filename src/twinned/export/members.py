@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import POWER, FittedMember
 from twinned.export.model_parts import refuse_batches
 from twinned.rows.schema import ORDINAL
@@ -69,14 +70,15 @@ def separable_members(blend: AutoTwinRegressor) -> list[str]:
 
 
 def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str:
-    """What to export instead, as a part of a message."""
-    names = [name for name in separable_members(blend) if name != except_for]
+    """Twins to export instead, as a part of a message."""
+    others = [name for name in separable_members(blend) if name != except_for]
+    names = [name for name in others if isinstance(blend.members_[name], BaseTwin)]
     alone = "fit a single twin (twinned fit --model twin)"
     if not names:
         return f"{alone}."
     function = f"twinned.export.select_member(model, {names[0]!r})"
     calls = f"{function}, or twinned export --member {names[0]}"
-    return f"use one of its members, {' or '.join(map(repr, names))}: {calls}; or {alone}."
+    return f"use one of its twins, {' or '.join(map(repr, names))}: {calls}; or {alone}."
 
 
 def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
+from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.export.c import to_c
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -104,13 +104,6 @@ def neural_twin(training_rows):
         (12, 8), n_members=3, training=NeuralTraining(n_frequencies=4, **TRAINING), random_state=0
     )
     return twin.fit(*training_rows)
-
-
-@pytest.fixture(scope="session")
-def plain_networks(training_rows):
-    return NeuralRegressor(
-        (12,), n_members=2, training=NeuralTraining(n_frequencies=4, **TRAINING), random_state=0
-    ).fit(*training_rows)
 
 
 def with_activation(model, activation):

@@ -21,14 +21,12 @@ def board():
 
 
 @pytest.mark.parametrize("processor", cortex_m.PROCESSORS)
-@pytest.mark.parametrize("kind", ["trees", "twin", "plain"])
-def test_self_test(kind, processor, board, training_rows, neural_twin, plain_networks, tmp_path):
+@pytest.mark.parametrize("kind", ["trees", "networks"])
+def test_self_test(kind, processor, board, training_rows, neural_twin, tmp_path):
+    model = neural_twin
     if kind == "trees":
         model = TwinRegressor(random_state=0).fit(*training_rows)
-    else:
-        model = plain_networks if kind == "plain" else neural_twin
-    model = model if kind == "plain" else thin(model, 4)
-    report = to_c(model, tmp_path / "model.h", name="model")
+    report = to_c(thin(model, 4), tmp_path / "model.h", name="model")
     failed, instructions = board.run_self_test(report.text, processor)
     assert failed == 0
     assert instructions > 1000

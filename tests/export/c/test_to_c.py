@@ -31,7 +31,6 @@ from tests.export.c.conftest import (
 from tests.export.conftest import with_local_power
 from twinned import (
     NearestAnchors,
-    NeuralRegressor,
     NeuralTraining,
     TransformedTargetTwin,
     TwinNeuralRegressor,
@@ -99,18 +98,9 @@ def test_neural_twin(compiler, neural_twin, queries, run_c):
     np.testing.assert_array_equal(compiled.nearest, nearest)
 
 
-def test_plain_networks(plain_networks, queries, run_c):
-    compiled = run_c(plain_networks, queries, flags=SANITIZERS)
-    assert_close(compiled, plain_networks, queries)
-    assert (compiled.nearest == -1).all()
-
-
 @pytest.mark.parametrize("activation", ["relu", "mish", "tanh"])
-@pytest.mark.parametrize(
-    "kind", ["plain_networks", pytest.param("neural_twin", marks=pytest.mark.slow)]
-)
-def test_activations(kind, activation, queries, run_c, request):
-    networks = with_activation(request.getfixturevalue(kind), activation)
+def test_activations(activation, neural_twin, queries, run_c):
+    networks = with_activation(neural_twin, activation)
     assert_close(run_c(networks, queries), networks, queries)
 
 
@@ -197,8 +187,7 @@ def test_networks_replace_missing_values(neural_twin, training_rows, queries, ru
     assert_close(compiled, neural_twin, filled)
 
 
-@pytest.mark.parametrize("twin", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
+def test_networks_fitted_to_missing_values_and_categories(run_c):
     rng = np.random.RandomState(0)
     numbers = rng.uniform(-3, 3, size=(200, 2)).astype(np.float32).astype(np.float64)
     codes = rng.randint(3, size=200).astype(np.float64)
@@ -207,8 +196,7 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     numbers[:5, 0] = -2.0  # which is no code
     names = pd.Categorical.from_codes(np.where(np.isnan(codes), -1, codes).astype(int), list("uvw"))
     X = pd.DataFrame({"a": numbers[:, 0], "kind": names, "b": numbers[:, 1]})
-    kind = TwinNeuralRegressor if twin else NeuralRegressor
-    model = kind(
+    model = TwinNeuralRegressor(
         (12, 8), n_members=2, training=NeuralTraining(n_frequencies=2, **TRAINING), random_state=0
     ).fit(X[:60], y[:60])
     assert model.schema_.marked == [0]
@@ -317,7 +305,7 @@ def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("kind", ["boosted", "neural_twin", "plain_networks"])
+@pytest.mark.parametrize("kind", ["boosted", "neural_twin"])
 def test_no_access_outside_of_arrays(kind, compiler, queries, run_c, request):
     run_c(request.getfixturevalue(kind), queries, compiler, ADDRESS_SANITIZER)
 

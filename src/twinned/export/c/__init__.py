@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.neural import NeuralRegressor
 from twinned.export.c.header import IntervalTable, write_header
 from twinned.export.c.models import NetworkCore, PairCore, check_single_output, used_columns
 from twinned.export.members import describe_alternatives
@@ -25,7 +24,7 @@ from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.persistence.archive import write_atomically
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.schema import CATEGORICAL, Floats, TableSchema
+from twinned.rows.schema import CATEGORICAL, Floats
 
 __all__ = ["CExport", "to_c"]
 
@@ -49,7 +48,7 @@ class CExport:
     path : Path
         The file.
     n_anchors, n_members : int
-        The stored anchors (0 for a model without) and networks (0 for others).
+        The stored anchors, and networks (0 for others).
     flash_bytes : int
         Bytes of the tables that a prediction uses; code takes 1 to 4 kB more.
     ram_bytes : int
@@ -95,8 +94,7 @@ def to_c(
     ----------
     model : estimator
         A fitted `TwinRegressor` over trees, their ensembles (scikit-learn, LightGBM, XGBoost) or a
-        linear model, a `TwinNeuralRegressor` or `NeuralRegressor`, of a single output. Tree
-        regressors and linear models without pairs can be exported, too.
+        linear model, or a `TwinNeuralRegressor`, of a single output.
     path : str or path
         The file to write.
     name : str, default="twin"
@@ -130,25 +128,25 @@ def to_c(
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
     check_is_fitted(model)
-    fitted = _read_twin(model) if isinstance(model, TwinMethods) else None
-    schema = _read_schema(model)
-    core = _read_core(model, fitted)
-    rows = _example_rows(model, fitted, schema)
+    fitted = _read_twin(model)
+    of_networks = isinstance(fitted.model, NeuralDifferenceModel)
+    core = NetworkCore.of_twin(fitted) if of_networks else PairCore.of_twin(fitted)
+    rows = _example_rows(fitted)
     rounded_rows = rows.astype(np.float32).astype(np.float64)
-    predicted = _predict(model, fitted and _rounded(fitted), rounded_rows)
-    differences = np.abs(predicted - _predict(model, fitted, rows))
+    predicted = _predict(_rounded(fitted), rounded_rows)
+    differences = np.abs(predicted - _predict(fitted, rows))
     spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
-    intervals = None if fitted is None else IntervalTable.of(fitted.calibration)
+    intervals = IntervalTable.of(fitted.calibration)
     text, flash_bytes = write_header(
         name,
         core,
-        schema,
-        read_feature_names(model, schema.n_features),
+        fitted.schema,
+        read_feature_names(model, fitted.schema.n_features),
         model_name=type(model).__name__,
         differences=differences,
         fitted=fitted,
-        mean_residual=0.0 if fitted is None else float(mean_residual(fitted)[0]),
-        metric=None if fitted is None else _metric(fitted),
+        mean_residual=float(mean_residual(fitted)[0]),
+        metric=_metric(fitted),
         intervals=intervals,
         test_rows=rounded_rows[-_N_TEST_ROWS:],
         test_values=predicted[-_N_TEST_ROWS:],
@@ -157,7 +155,7 @@ def to_c(
     write_atomically(path, text.encode())
     return CExport(
         path=Path(path),
-        n_anchors=0 if fitted is None else len(fitted.anchors),
+        n_anchors=len(fitted.anchors),
         n_members=len(core.member_weights) if isinstance(core, NetworkCore) else 0,
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
@@ -168,8 +166,10 @@ def to_c(
     )
 
 
-def _read_twin(model: TwinMethods) -> FittedTwin:
+def _read_twin(model: BaseEstimator) -> FittedTwin:
     """The fitted state of a twin; raise where C code cannot predict it."""
+    if not isinstance(model, TwinMethods):
+        refuse(f"{type(model).__name__} is no twin", "use to_onnx, skl2onnx or emlearn")
     if isinstance(model, AutoTwinRegressor):
         refuse("C code does not support blends", describe_alternatives(model).removesuffix("."))
     fitted = read_fitted(model)
@@ -180,23 +180,6 @@ def _read_twin(model: TwinMethods) -> FittedTwin:
         refuse(f"C code uses all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
     check_single_output(fitted.anchors.targets.shape[1])
     return fitted
-
-
-def _read_schema(model: BaseEstimator) -> TableSchema:
-    """The kinds and categories of the features; a regressor of scikit-learn has numbers only."""
-    if isinstance(model, TwinMethods | NeuralRegressor):
-        return model.schema_
-    return TableSchema.all_numeric(int(model.n_features_in_))
-
-
-def _read_core(model: BaseEstimator, fitted: FittedTwin | None) -> PairCore | NetworkCore:
-    """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
-    if fitted is not None:
-        of_networks = isinstance(fitted.model, NeuralDifferenceModel)
-        return NetworkCore.of_twin(fitted) if of_networks else PairCore.of_twin(fitted)
-    if isinstance(model, NeuralRegressor):
-        return NetworkCore.of_networks(model.plain_networks(), model.schema_)
-    return PairCore.of_regressor(model)
 
 
 def _metric(fitted: FittedTwin) -> LearnedMetric:
@@ -211,24 +194,17 @@ def _metric(fitted: FittedTwin) -> LearnedMetric:
     )
 
 
-def _example_rows(model: BaseEstimator, fitted: FittedTwin | None, schema: TableSchema) -> Floats:
-    """Rows for comparisons: some anchors, and other rows, which come last.
+def _example_rows(fitted: FittedTwin) -> Floats:
+    """Rows for comparisons: some anchors, then rows near those between two anchors.
 
-    The others are near rows between two anchors or, without anchors, normally distributed, with
-    mean and spread of the training rows of networks. Categories and levels are drawn at random,
-    unknown categories, too.
+    Categories and levels of the latter are drawn at random, unknown categories, too.
     """
-    rng = np.random.RandomState(0)
-    rows: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
-    anchors = rows[:0]
-    if fitted is not None:
-        first, second = fitted.anchors.X[rng.randint(len(fitted.anchors), size=(2, len(rows)))]
-        between = first + rng.uniform(size=(len(rows), 1)) * (second - first)
-        rows = between * (1.0 + 0.05 * rows)
-        anchors = rng.permutation(fitted.anchors.X)[: len(rows)]
-    elif isinstance(model, NeuralRegressor):
-        scale = model.plain_networks().scale
-        rows[:, schema.numeric] = scale.X_mean + scale.X_spread * rows[:, schema.numeric]
+    rng, schema = np.random.RandomState(0), fitted.schema
+    noise: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
+    first, second = fitted.anchors.X[rng.randint(len(fitted.anchors), size=(2, len(noise)))]
+    between = first + rng.uniform(size=(len(noise), 1)) * (second - first)
+    rows = between * (1.0 + 0.05 * noise)
+    anchors = rng.permutation(fitted.anchors.X)[: len(rows)]
     for j, categories in enumerate(schema.categories):
         if categories:
             n_codes = len(categories) + (schema.kinds[j] == CATEGORICAL)
@@ -236,13 +212,9 @@ def _example_rows(model: BaseEstimator, fitted: FittedTwin | None, schema: Table
     return np.concatenate([anchors, rows])
 
 
-def _predict(model: BaseEstimator, fitted: FittedTwin | None, rows: Floats) -> Floats:
+def _predict(fitted: FittedTwin, rows: Floats) -> Floats:
     """(row,) predictions of encoded rows."""
-    if fitted is not None:
-        return fitted.moments(fitted.queries(rows))[0][:, 0]
-    if isinstance(model, NeuralRegressor):
-        return model.predict_encoded(rows)[:, 0]
-    return np.ravel(model.predict(rows))
+    return fitted.moments(fitted.queries(rows))[0][:, 0]
 
 
 def _rounded(fitted: FittedTwin) -> FittedTwin:

@@ -13,7 +13,6 @@ from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
 from twinned.export.model_parts import (
-    Networks,
     anchor_shares,
     read_linear,
     read_scaler,
@@ -21,7 +20,7 @@ from twinned.export.model_parts import (
     unpadded_parameters,
 )
 from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
+from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.protocol import DifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
@@ -78,7 +77,7 @@ class ColumnEncoding:
         return cls(feature, code)
 
     @classmethod
-    def of_networks(cls, schema: TableSchema, networks: Networks) -> ColumnEncoding:
+    def of_networks(cls, schema: TableSchema, networks: NeuralDifferenceModel) -> ColumnEncoding:
         """The scaled numeric features and the indicators that are inputs of networks."""
         scale, columns = networks.scale, cls.of_schema(schema)
         n_indicators = schema.n_encoded - len(schema.numeric)
@@ -105,9 +104,9 @@ class ColumnEncoding:
         return bool((self.code != _VALUE).any())
 
 
-def used_columns(model: DifferenceModel | PlainNetworks, schema: TableSchema) -> Indices:
+def used_columns(model: DifferenceModel, schema: TableSchema) -> Indices:
     """Indices of the encoded features that networks use; of all of them for other models."""
-    selected = model.columns if isinstance(model, Networks) else None
+    selected = model.columns if isinstance(model, NeuralDifferenceModel) else None
     return np.arange(schema.n_encoded) if selected is None else selected
 
 
@@ -121,8 +120,8 @@ class Core:
     ----------
     columns : ColumnEncoding
         The columns that are computed from the features of a row.
-    anchors : ndarray of shape (n_anchors, n_features), or None
-        The features of the anchors, as given; None for networks that predict y itself.
+    anchors : ndarray of shape (n_anchors, n_features)
+        The features of the anchors, as given.
     anchor_estimates : ndarray of shape (n_anchors,)
         Known values of the anchors, (y − center) / unit.
     anchor_weights : ndarray of shape (n_anchors,)
@@ -132,7 +131,7 @@ class Core:
     """
 
     columns: ColumnEncoding
-    anchors: Floats | None
+    anchors: Floats
     anchor_estimates: Floats
     anchor_weights: Floats
     center: float
@@ -147,10 +146,10 @@ class NetworkCore(Core):
     """An ensemble of networks; estimates are in units of the scaled y.
 
     The inputs of a network are the scaled columns and, with periodic embedding, the sines and
-    cosines − 1 of each. A twin has a first layer for each side of a pair.
+    cosines − 1 of each. There is a first layer for each side of a pair.
     """
 
-    networks: Networks
+    networks: NeuralDifferenceModel
     kind = "networks"
 
     @classmethod
@@ -163,20 +162,6 @@ class NetworkCore(Core):
             anchors=anchors.X,
             anchor_estimates=networks.scale.transform_y(anchors.targets)[:, 0],
             anchor_weights=anchor_shares(fitted),
-            center=float(networks.scale.y_mean[0]),
-            unit=float(networks.scale.y_spread[0]),
-            networks=networks,
-        )
-
-    @classmethod
-    def of_networks(cls, networks: PlainNetworks, schema: TableSchema) -> NetworkCore:
-        """Networks that predict y itself."""
-        check_single_output(networks.shape.n_outputs)
-        return cls(
-            columns=ColumnEncoding.of_networks(schema, networks),
-            anchors=None,
-            anchor_estimates=np.zeros(1),
-            anchor_weights=np.ones(1),
             center=float(networks.scale.y_mean[0]),
             unit=float(networks.scale.y_spread[0]),
             networks=networks,
@@ -207,13 +192,12 @@ class NetworkCore(Core):
     @cached_property
     def first_layers(self) -> list[Singles]:
         """(side, hidden, input) of each member, whose inputs are the columns and their waves."""
-        n_sides = 1 if self.anchors is None else 2
         layers = []
         for member, has_waves in enumerate(self.has_waves):
             kinds = ["linear", "periodic"] if has_waves else ["linear"]
             sides = [
                 np.concatenate([self.parameters[f"{kind}_{side}"][member] for kind in kinds]).T
-                for side in range(n_sides)
+                for side in range(2)
             ]
             layers.append(np.stack(sides))
         return layers
@@ -235,15 +219,9 @@ class NetworkCore(Core):
 
     @property
     def output_weight(self) -> Singles:
-        """(member, hidden); of a twin half the weights, for both orders."""
+        """(member, hidden): half the weights, for both orders."""
         weight = self.parameters[f"weight_{len(self.networks.shape.hidden_sizes)}"][..., 0]
-        return weight if self.anchors is None else np.float32(0.5) * weight
-
-    @property
-    def output_bias(self) -> Singles:
-        """(member,); that of a twin cancels."""
-        bias = self.parameters[f"bias_{len(self.networks.shape.hidden_sizes)}"][:, 0]
-        return bias if self.anchors is None else np.zeros_like(bias)
+        return np.float32(0.5) * weight
 
     @property
     def member_weights(self) -> Floats:
@@ -254,8 +232,8 @@ class NetworkCore(Core):
     @property
     def ram_bytes(self) -> int:
         """The bytes of the arrays on the stack while a row is predicted."""
-        halves, widths = 1 if self.anchors is None else 4, self.networks.shape.hidden_sizes
-        return 4 * (max(self.input_counts) + halves * widths[0] + 2 * max(widths))
+        widths = self.networks.shape.hidden_sizes
+        return 4 * (max(self.input_counts) + 4 * widths[0] + 2 * max(widths))
 
 
 # --- scores of pair features ----------------------------------------------------------------------
@@ -341,7 +319,7 @@ def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScor
 
 @dataclass(frozen=True, eq=False)
 class PairCore(Core):
-    """A score of pair features with anchors; without anchors, of the columns of the row alone.
+    """A score of pair features, with anchors.
 
     Parameters
     ----------
@@ -377,23 +355,6 @@ class PairCore(Core):
             source_column=source_column,
             score=_read_score(model.estimator, model.unit),
             symmetric=model.symmetric,
-        )
-
-    @classmethod
-    def of_regressor(cls, regressor: BaseEstimator) -> PairCore:
-        """A regressor of y itself: pairs without the second row, and one anchor of 0."""
-        n_features = int(regressor.n_features_in_)
-        return cls(
-            columns=ColumnEncoding.of_schema(TableSchema.all_numeric(n_features)),
-            anchors=np.zeros((1, n_features)),
-            anchor_estimates=np.zeros(1),
-            anchor_weights=np.ones(1),
-            center=0.0,
-            unit=1.0,
-            role=np.full(n_features, PairColumn.FIRST, dtype=np.int64),
-            source_column=np.arange(n_features),
-            score=_read_score(regressor, 1.0),
-            symmetric=False,
         )
 
     @property
