@@ -26,7 +26,7 @@ from paper import (
 from paper.commits import name_earlier_commits
 from paper.comparison import as_markdown, compare
 from paper.panels import Panels
-from paper.records import Record, Records
+from paper.records import LABELS, Record, Records
 from paper.split_settings import PROCEDURE, of_complete_splits
 from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
@@ -140,7 +140,7 @@ class Experiment:
         Its rows: dataset, split, method, rmse.
     text : callable (records by study) → str, or None
         Its table as Markdown, where the paper prints no values to compare with.
-    draw : callable (records by study, variant) → Panels, or None
+    draw : callable (records by study) → Panels, or None
         Its figure, where it has no table.
     """
 
@@ -150,7 +150,7 @@ class Experiment:
     studies: tuple[str, ...]
     table: Callable[[RecordsByStudy], pd.DataFrame] | None = None
     text: Callable[[RecordsByStudy], str] | None = None
-    draw: Callable[[RecordsByStudy, str], Panels] | None = None
+    draw: Callable[[RecordsByStudy], Panels] | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -162,7 +162,9 @@ class Experiment:
 def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -> Panels:
     """Return the figure of an experiment, which names the records of an earlier commit."""
     assert experiment.draw is not None
-    panels = experiment.draw(records, variant)
+    panels = experiment.draw(records)
+    item = experiment.item[0].upper() + experiment.item[1:]
+    panels.add_to_title(f"{item} of the paper ({experiment.key})", LABELS[variant])
     if earlier := name_earlier_commits(tables.shown_records(records), KEYS):
         panels.add_note(f"records {earlier}")
     return panels

@@ -23,24 +23,8 @@ from twinned.datasets import KEYS
 
 BLUE, ORANGE, GREEN, RED = "#1f6fb4", "#e07b1a", "#2a8f4f", "#c4373b"
 
-
-# The paper's own number of each figure, or the part that states what the figure shows.
-NUMBERS = {
-    "A": "Figure 2", "E": "Figure 3", "D": "Figure 4", "B": "Figure 5", "F": "Figure 6",
-    "G": "Figure 7", "C": "Figure 8", "I": "Section 12", "W": "Section 12", "V": "Appendix B",
-}  # fmt: skip
-TRAINING = {"as_published": "as published", "as_written": "as written", "modern": "our training"}
 LOOP_TICKS = (0.001, 0.01, 0.1, 1, 10)
 LARGE_WEIGHT = 3.4  # Λ above this make all errors much larger
-
-
-def _title(key: str, text: str, variant: str) -> str:
-    """Return the title of a figure.
-
-    >>> _title("A", "Ensembles", "as_published")
-    'Figure 2 of the paper (A): Ensembles, as published'
-    """
-    return f"{NUMBERS[key]} of the paper ({key}): {text}, {TRAINING[variant]}"
 
 
 def curve(records: list[Record], pick: Callable[[dict[str, Any]], Any]) -> pd.DataFrame:
@@ -64,12 +48,10 @@ def _datasets(records: RecordsByStudy, study: str | None = None) -> list[str]:
     return [key for key in KEYS if key in present]
 
 
-def figure_a(records: RecordsByStudy, variant: str) -> Panels:
+def figure_a(records: RecordsByStudy) -> Panels:
     """Four kinds of ensemble."""
     twins, plain = records["twin-networks"], records["plain-networks"]
-    panels = Panels(
-        _datasets(records), _title("A", "Ensembles", variant), "anchors or networks", "test RMSE"
-    )
+    panels = Panels(_datasets(records), "Ensembles", "anchors or networks", "test RMSE")
     panels.draw_level(
         curve(twins, lambda r: r["members"]["1"]), "one twin, all anchors", color=BLUE
     )
@@ -118,11 +100,9 @@ def _draw_neighbor_curves(panels: Panels, records: RecordsByStudy) -> None:
         panels.draw_curve(curves[curves["method"] == method], name, color=color, linestyle="--")
 
 
-def figure_b(records: RecordsByStudy, variant: str) -> Panels:
+def figure_b(records: RecordsByStudy) -> Panels:
     """Twins and k-NN."""
-    panels = Panels(
-        _datasets(records), _title("B", "Twins and k-NN", variant), "neighbors", "test RMSE"
-    )
+    panels = Panels(_datasets(records), "Twins and k-NN", "neighbors", "test RMSE")
     _draw_neighbor_curves(panels, records)
     neighbors = curve(records["neighbors"], lambda r: r)
     panels.draw_curve(neighbors, "k-NN", color=GREEN, linestyle="--")
@@ -132,13 +112,13 @@ def figure_b(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
-def figure_c(records: RecordsByStudy, variant: str) -> Panels:
+def figure_c(records: RecordsByStudy) -> Panels:
     """Seconds of whole trainings and of predictions of one network."""
     devices = {origin(record)["device"] for record in records["timing"]}
     n = max(len(record["result"]["training"]) for record in records["timing"])
     panels = Panels(
         _datasets(records),
-        _title("C", "Training and prediction time", variant),
+        "Training and prediction time",
         "neighbors",
         "seconds",
         note=f"whole trainings of one network alone, and predictions of the test rows, on one "
@@ -191,11 +171,11 @@ def _prediction_rows(records: RecordsByStudy, kind: str, name: str | None = None
     )
 
 
-def figure_d(records: RecordsByStudy, variant: str) -> Panels:
+def figure_d(records: RecordsByStudy) -> Panels:
     """Nearest neighbors as anchors, and as pairs too."""
     panels = Panels(
         _datasets(records),
-        _title("D", "Nearest-neighbor pairing", variant),
+        "Nearest-neighbor pairing",
         "neighbors",
         "test RMSE",
     )
@@ -216,11 +196,11 @@ def _limits_without_few_pairs(records: RecordsByStudy) -> dict[str, float]:
     return {str(key): 1.04 * max(value, printed.get(key, value)) for key, value in highest.items()}
 
 
-def figure_e(records: RecordsByStudy, variant: str) -> Panels:
+def figure_e(records: RecordsByStudy) -> Panels:
     """The training-set multiplier."""
     panels = Panels(
         _datasets(records, "paired-networks"),
-        _title("E", "Training-set multiplier", variant),
+        "Training-set multiplier",
         "training-set multiplier",
         "test RMSE",
     )
@@ -237,13 +217,13 @@ def figure_e(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
-def figure_f(records: RecordsByStudy, variant: str) -> Panels:
+def figure_f(records: RecordsByStudy) -> Panels:
     """Numbers stored, by the size of the ensemble, for several numbers of features."""
     (record,) = records["storage"]
     settings, result = record["config"]["settings"], record["result"]
     panels = Panels(
         ["F"],
-        _title("F", "Numbers stored", variant),
+        "Numbers stored",
         "anchors or networks",
         "numbers",
         note="counted, without bands; squares and circles: measured files",
@@ -265,7 +245,7 @@ def figure_f(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
-def figure_g(records: RecordsByStudy, variant: str) -> Panels:
+def figure_g(records: RecordsByStudy) -> Panels:
     """Loops through unlabelled points, by their weight Λ."""
     tests = [
         record
@@ -274,7 +254,7 @@ def figure_g(records: RecordsByStudy, variant: str) -> Panels:
     ]
     panels = Panels(
         _datasets(records),
-        _title("G", "Loops through unlabelled points", variant),
+        "Loops through unlabelled points",
         "Λ",
         "test RMSE",
         note="bands: ± one standard error, over splits, of the difference to no loops",
@@ -340,11 +320,11 @@ def _loop_rows(tests: list[Record]) -> pd.DataFrame:
     return found[splits == found.groupby("dataset")["split"].transform("nunique")]
 
 
-def figure_v(records: RecordsByStudy, variant: str) -> Panels:
+def figure_v(records: RecordsByStudy) -> Panels:
     """Bias, variance and covariance of three kinds of ensemble, by the formula."""
     panels = Panels(
         _datasets(records),
-        _title("V", "Expected squared error", variant),
+        "Expected squared error",
         "size M of the ensemble",
         "squared error, (units of y)²",
         note="lines: bias² + variance / M + (1 − 1/M) covariance; circles: measured error of the "
@@ -372,7 +352,7 @@ def figure_v(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
-def figure_i(records: RecordsByStudy, variant: str) -> Panels:
+def figure_i(records: RecordsByStudy) -> Panels:
     """Repeated relabelling: error and inconsistency of each round, as a ratio to round 0."""
     trials = records["iterated-loops"]
     fields = {"rmse": "test RMSE", "inconsistency": "loop inconsistency"}
@@ -383,7 +363,7 @@ def figure_i(records: RecordsByStudy, variant: str) -> Panels:
         f"{d} {f}": f"{full_name(d)}:\n{text}" for d in datasets for f, text in fields.items()
     }
     panels = Panels(
-        keys, _title("I", "Repeated relabelling of loops", variant), "round", "ratio to round 0",
+        keys, "Repeated relabelling of loops", "round", "ratio to round 0",
         titles=titles,
     )  # fmt: skip
     present = set().union(*(record["result"] for record in trials))
@@ -408,12 +388,12 @@ def figure_i(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
-def figure_w(records: RecordsByStudy, variant: str) -> Panels:
+def figure_w(records: RecordsByStudy) -> Panels:
     """Weights of anchors: test error as a ratio to that of equal weights."""
     label = "test RMSE / that of equal weights, ± 2 standard errors"
     panels = Panels(
         ["W"],
-        _title("W", "Weighted anchors", variant),
+        "Weighted anchors",
         "",
         label,
         note="bars: ± two standard errors, over the 25 splits, of the ratio",

@@ -11,12 +11,11 @@ from benchmarks.frame import markdown_table
 from paper.conclusions import VARIANTS
 from paper.experiments import EXPERIMENTS, STUDIES, current_records
 from paper.networks import N_MEMBERS
-from paper.records import NOT_RECORDED, ON_PROCESSOR, Record, Records, origin
+from paper.records import LABELS, NOT_RECORDED, ON_PROCESSOR, Record, Records, origin
 from twinned.models.neural.parameters import EFFORTS
 
 # Of branches that are not part of the history of this repository.
 OTHER_COMMITS = ("12c6b3d7c106", "3db1afe7e55e", "4ea6d67f07aa", "74b108157912")
-LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
     "twin-networks": f"twin networks, {N_MEMBERS} a split",

@@ -36,8 +36,8 @@ from paper.experiments import EXPERIMENTS, Experiment, current_records, draw_fig
 from paper.forests import N_TREES
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
-from paper.origins import LABELS, origin_values, time_values
-from paper.records import Record, Records
+from paper.origins import origin_values, time_values
+from paper.records import LABELS, Record, Records
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from paper.split_settings import split_setting_values
 from twinned.datasets import KEYS, PAPER_SEEDS, info

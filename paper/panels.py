@@ -20,6 +20,7 @@ GREY = "#6b6b6b"
 BANDS = "bands: ± one standard error over the 25 splits"
 TITLE_PAD, LINE = 6, 11  # points between panel and title, and for a line between them
 SIZE, DPI = (9.6, 8.4), 130  # inches: the width of a page
+TITLE_SIZE = 12
 
 
 class Panels:
@@ -67,9 +68,14 @@ class Panels:
                 axis.set_ylabel(y_label, fontsize=9)
             if i >= len(datasets) - 3:
                 axis.set_xlabel(x_label, fontsize=9)
-        self.figure.suptitle(title, fontsize=12)
+        self.figure.suptitle(title, fontsize=TITLE_SIZE)
         self._note = note
         self._legend: dict[str, Any] = {}
+
+    def add_to_title(self, before: str, after: str) -> None:
+        """Print texts before and after the title."""
+        title = f"{before}: {self.figure.get_suptitle()}, {after}"
+        self.figure.suptitle(title, fontsize=TITLE_SIZE)
 
     def add_note(self, note: str) -> None:
         """Print a further line below the panels."""

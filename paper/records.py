@@ -37,6 +37,8 @@ from twinned._version import __version__
 
 RECORDS = ROOT / "paper" / "results"  # the committed ones
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
+# Variant → its name on pages and in pictures.
+LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 NOT_RECORDED = "not recorded"  # the origin of records of earlier versions
 # The studies that use the processor even where JAX has an accelerator.
 ON_PROCESSOR = ("neighbors", "forests", "semi-supervised-forests", "iterated-loops", "storage")

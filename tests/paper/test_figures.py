@@ -73,19 +73,19 @@ def test_a_figure_is_the_same_file_when_drawn_again(experiment, tmp_path):
         by_study = {study: records(study, variant, False) for study in experiment.studies}
         if not all(by_study.values()):  # forests as written have no trials before their search
             continue
-        path = experiment.draw(by_study, variant).save(tmp_path, f"{experiment.key}-{variant}")
+        path = experiment.draw(by_study).save(tmp_path, f"{experiment.key}-{variant}")
         assert path.stat().st_size > 10_000
     content = path.read_bytes()
     variant = path.stem.split("-")[1]
     by_study = {study: records(study, variant, False) for study in experiment.studies}
-    experiment.draw(by_study, variant).save(tmp_path, f"{experiment.key}-{variant}")
+    experiment.draw(by_study).save(tmp_path, f"{experiment.key}-{variant}")
     assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("experiment", DRAWN, ids=[experiment.key for experiment in DRAWN])
 def test_a_quick_run_has_all_records_of_a_figure(experiment):
     by_study = {study: records(study, "modern", True) for study in experiment.studies}
-    for axis in experiment.draw(by_study, "modern").axes.values():
+    for axis in experiment.draw(by_study).axes.values():
         # horizontal lines span the axis whatever the records are; curves are in data coordinates
         assert any(line.get_transform() == axis.transData for line in axis.lines)
 

@@ -15,6 +15,11 @@ def panels():
     return drawn
 
 
+def test_the_title_has_texts_before_and_after(panels):
+    panels.add_to_title("Figure 2 of the paper (A)", "as published")
+    assert panels.figure.get_suptitle() == "Figure 2 of the paper (A): title, as published"
+
+
 def test_notes_are_between_title_and_panel(panels):
     panels.figure.draw_without_rendering()
     axis = panels.axes["TF"]

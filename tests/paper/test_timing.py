@@ -134,7 +134,7 @@ def test_the_page_states_the_seconds_and_the_device():
 
 
 def test_the_figure_names_device_and_repetitions():
-    panels = EXPERIMENTS["C"].draw({"timing": records(lambda pairs, k: 1.0)}, "as_published")
+    panels = EXPERIMENTS["C"].draw({"timing": records(lambda pairs, k: 1.0)})
     assert "on one a device; bands: ± one standard deviation over 2 repetitions" in panels._note
     axis = panels.axes["TF"]
     (training,) = (
