@@ -51,7 +51,7 @@ def candidate_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, s
     columns = [column for column, _, _ in CANDIDATE_KINDS.values()]
     errors = runs.set_index(["candidate", "dataset"])[columns].sort_index()
     unchanged: Any = errors.loc["none"]
-    rows = [["needed to reach print", *map(_joined, _needed(tables).to_numpy()), ""]]
+    rows = [["needed to reach the paper", *map(_joined, _needed(tables).to_numpy()), ""]]
     for name in runs["candidate"].unique()[1:]:
         factors = errors.loc[name] / unchanged
         others = factors.drop(index=list(FITTED)).to_numpy()

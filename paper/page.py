@@ -328,7 +328,7 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
     for variant in VARIANTS:
         counts = Counter(own[variant].status for own in outcomes.values())
         values[f"counts_{variant}"] = ", ".join(
-            f"{counts[status]} {status}" for status in Status if counts[status]
+            f"{status}: {counts[status]}" for status in Status if counts[status]
         )
     return values
 
