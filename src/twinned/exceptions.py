@@ -50,10 +50,6 @@ class UnreachedTargetWarning(UserWarning):
     """No row was found that reaches the wanted target; the closest ones are returned."""
 
 
-class IgnoredValidationSetWarning(UserWarning):
-    """A validation set was given to a base estimator that cannot use one."""
-
-
 class LeakingValidationWarning(UserWarning):
     """A base estimator validates on pairs that share points with its training pairs."""
 

@@ -30,7 +30,7 @@ from twinned import (
     save,
 )
 from twinned.datasets import make_tf
-from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
+from twinned.exceptions import MemoryLimitError
 
 
 @pytest.fixture
@@ -340,31 +340,6 @@ def test_several_outputs(data, monkeypatch):
     np.testing.assert_allclose(single.predict(X), both.predict(X)[:, 0], atol=1e-10)
     with pytest.raises(ValueError, match="MultiOutputRegressor"):
         TwinRegressor(HistGradientBoostingRegressor()).fit(X, Y)
-
-
-def test_validation_set_reaches_a_base_that_stops_early(data):
-    X, y = data
-    base = HistGradientBoostingRegressor(
-        max_iter=300, early_stopping=True, n_iter_no_change=3, random_state=0
-    )
-    twin = TwinRegressor(base).fit(X[:60], y[:60], X_val=X[60:], y_val=y[60:])
-    assert twin.estimator_.n_iter_ < 300
-    # the validation score is that of the 20 × 60 pairs with the anchors
-    first, second = twin.encode(X[60:]).encode(), twin.fitted_.anchors.rows
-    features = twin.fitted_.model.features
-    pairs = features.build(first.take(np.s_[:, None]), second.take(None)).reshape(1200, -1)
-    target = np.repeat(y[60:], 60) - np.tile(y[:60], 20)
-    loss = np.mean((twin.estimator_.predict(pairs) - target) ** 2) / 2
-    # thresholds are moved between the training pairs afterwards
-    assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-2)
-
-
-def test_an_ignored_validation_set_warns(data):
-    X, y = data
-    with pytest.warns(IgnoredValidationSetWarning, match="Ridge"):
-        TwinRegressor(Ridge()).fit(X, y, X_val=X, y_val=y)
-    with pytest.raises(ValueError, match="y_val is None"):
-        TwinRegressor(Ridge()).fit(X, y, X_val=X)
 
 
 def test_seed_reaches_a_base_without_one(data):

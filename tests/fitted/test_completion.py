@@ -47,10 +47,10 @@ def complete(fitted, row):
     known, metric, schema = fitted.anchors, fitted.anchors.metric, fitted.schema
     missing = np.isnan(row)
     columns = schema.encoded_columns(np.flatnonzero(~missing))
-    encoded = fitted.queries(np.vstack([row, known.X])).encode().features
+    encoded = fitted.queries(np.vstack([row, known.matrix])).encode().features
     scaled = metric.transform(encoded)[:, columns]
     nearest = np.argsort(((scaled[1:] - scaled[0]) ** 2).sum(axis=1), kind="stable")[:30]
-    return np.where(missing, known.X[nearest], row)
+    return np.where(missing, known.matrix[nearest], row)
 
 
 def test_predictions_and_intervals_are_those_of_similar_rows(blend):

@@ -159,7 +159,7 @@ class TablePredictor:
         """A sentence for each feature with values that no known row is like."""
         with ignore_table_warnings():
             matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix
-        schema, known = self.fitted.schema, self.fitted.anchors.X
+        schema, known = self.fitted.schema, self.fitted.anchors.matrix
         values = KnownValues(known, schema.categorical)
         # by so much that the row is outside
         beyond, missing = values.beyond(matrix, margin=1.0), values.newly_missing(matrix)

@@ -129,7 +129,7 @@ def extreme_rows(twin: BaseTwin, fitted: FittedTwin) -> Iterator[Indices]:
     columns = [fitted.known_y]
     if numeric := fitted.schema.numeric:
         relevant = numeric[int(np.argmax(twin.feature_relevance_[numeric]))]
-        columns.append(anchors.X[:, relevant])
+        columns.append(anchors.matrix[:, relevant])
     n_extreme = max(1, int(_EXTREME_SHARE * len(np.unique(groups))))
     for values in columns:
         means = pd.Series(values).groupby(groups).mean().dropna().sort_values(kind="stable")
@@ -192,7 +192,7 @@ def _fit_without(
         refitted = replace_groups(refitted, rows.groups)
     assert fitted.calibration is not None, "the twin is calibrated"
     anchors = refitted.anchors
-    neighbors = NeighborFeatures.of(anchors.X, anchors.y, fitted.schema.categorical)
+    neighbors = NeighborFeatures.of(anchors.matrix, anchors.y, fitted.schema.categorical)
     calibration = errors.calibrate_without(held_out, fitted.calibration, neighbors, random_state)
     return model.with_fitted(replace(refitted, calibration=calibration))
 

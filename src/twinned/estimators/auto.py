@@ -69,12 +69,12 @@ class AutoTwinRegressor(BlendAttributes):
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
-        `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`, and
-        `"catboost"` and `"lightgbm"`, which need these libraries. Where X has columns of counts
-        with the names `"fragment 0"`, …, as those of `MoleculeFeatures`, `"auto"` has
-        `"gp_tanimoto"`, too, a Gaussian process that adds the Tanimoto kernel of the counts to that
-        of the other columns; the other members have these only. Those with `_power` transform
-        skewed features and a skewed target; they are fitted where there are some.
+        `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`.
+        Where X has columns of counts with the names `"fragment 0"`, …, as those of
+        `MoleculeFeatures`, `"auto"` has `"gp_tanimoto"`, too, a Gaussian process that adds the
+        Tanimoto kernel of the counts to that of the other columns; the other members have these
+        only. Those with `_power` transform skewed features and a skewed target; they are fitted
+        where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
         that are far behind other members in their first folds are not fitted further.

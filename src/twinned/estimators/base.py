@@ -63,7 +63,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
         self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
         """Validated rows without batches; with `learn_categories`, new ones are in their schema."""
-        fitted = self.fitted_
+        fitted = self._fitted or self.fitted_
         matrix, schema = validate_table(
             self, X, schema or fitted.schema, self._pair_dtype, learn_categories=learn_categories
         )

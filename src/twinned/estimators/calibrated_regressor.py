@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
-from typing import Any, Literal, Self, Unpack, overload
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.methods import PredictionMethods, TwinMethods
 from twinned.estimators.pipelines import explain, unwrap
+from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.prediction import Prediction, PredictionOptions
+from twinned.fitted.prediction import Prediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_bool, count_rows
+from twinned.rows.validation import count_rows
 
 
 class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
@@ -61,59 +62,10 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         self.calibration_: Calibration = calibrated.calibration_
         return self
 
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[False] = False, **options: Unpack[PredictionOptions]
-    ) -> Floats: ...
-
-    @overload
-    def predict(
-        self, X: ArrayLike, return_std: Literal[True], **options: Unpack[PredictionOptions]
-    ) -> tuple[Floats, Floats]: ...
-
-    def predict(
-        self, X: ArrayLike, return_std: bool = False, **options: Unpack[PredictionOptions]
-    ) -> Floats | tuple[Floats, Floats]:
-        """The prediction and, with `return_std`, a calibrated standard deviation."""
-        if not check_bool("return_std", return_std) and not options:
-            return self.regressor_.predict(X)
-        prediction = self.predict_distribution(X, **options)
-        return (prediction.mean, prediction.std) if return_std else prediction.mean
-
     def explain(self, X: ArrayLike, n: int = 5, **options: Any) -> DataFrame:
         """Comparable anchors of each query, of a pipeline that ends with a twin."""
         check_is_fitted(self)
         return explain(self.regressor_, X, n, **options)
-
-    def predict_interval(
-        self, X: ArrayLike, confidence: float = 0.9, **options: Unpack[PredictionOptions]
-    ) -> Floats:
-        """Prediction intervals, of a model that stores its calibration.
-
-        Parameters
-        ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict.
-        confidence : float, default=0.9
-            Probability with which an interval covers y.
-        **options
-            As of `predict_distribution`.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2)
-            Lower and upper ends.
-        """
-        return self.predict_distribution(X, **options).interval(confidence)
-
-    def predict_quantiles(
-        self,
-        X: ArrayLike,
-        quantiles: ArrayLike = (0.05, 0.5, 0.95),
-        **options: Unpack[PredictionOptions],
-    ) -> Floats:
-        """(n_queries, n_quantiles): quantiles of the predictive distribution of y."""
-        return self.predict_distribution(X, **options).quantiles(quantiles)
 
     def predict_distribution(
         self,
@@ -128,14 +80,11 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         The arguments are those of `TwinRegressor.predict_interval`.
         """
         check_is_fitted(self)
-        twin, transform = unwrap(self.regressor_)
-        if isinstance(twin, TwinMethods):
-            queries = twin.encode(transform(X), batch=batch)
-            return twin.fitted_.predict(queries, of=of, y_std=y_std)
-        if batch is not None:
-            raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
+        prediction = predict_raw(self.regressor_, X, batch)
+        if isinstance(prediction.queries, Queries):
+            return prediction.fitted.predict(prediction.queries, of=of, y_std=y_std)
         calibration = self.calibration_.with_errors(of, y_std, count_rows(X))
-        return Prediction(FittedRegressor(self.regressor_), TableQueries(X), calibration)
+        return replace(prediction, calibration=calibration)
 
 
 class TableQueries:
@@ -158,9 +107,16 @@ class FittedRegressor:
     target: TargetTransform = IDENTITY
 
     def moments(self, queries: TableQueries, *, return_std: bool = False) -> tuple[Floats, Floats]:
-        """(query, 1): prediction and raw standard deviation."""
-        mean, std = predict_with_std(self.regressor, queries.matrix)
-        return mean[:, None], std[:, None]
+        """(query, output): prediction and raw standard deviation, ones where there is none."""
+        last, X = self.regressor, queries.matrix
+        while isinstance(last, Pipeline):
+            last = last.steps[-1][1]
+        if return_std and "return_std" in inspect.signature(last.predict).parameters:
+            moments = self.regressor.predict(X, return_std=True)
+        else:
+            moments = self.regressor.predict(X), np.ones(len(queries))
+        mean, std = (np.asarray(part, dtype=float).reshape(len(part), -1) for part in moments)
+        return mean, std
 
     def completions(self, queries: TableQueries, calibration: Calibration) -> list[object]:
         """None: the regressor handles missing values itself."""
@@ -173,16 +129,13 @@ class FittedRegressor:
         return self.moments(queries)[0]
 
 
-def predict_with_std(model: SklearnEstimator, X: ArrayLike) -> tuple[Floats, Floats]:
-    """(n,) predictions of a single-output model and their standard deviations; ones without."""
-    last = model
-    while isinstance(last, Pipeline):
-        last = last.steps[-1][1]
-    if "return_std" in inspect.signature(last.predict).parameters:
-        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
-    else:
-        mean = np.asarray(model.predict(X), dtype=float)
-        std = np.ones_like(mean)
-    if mean.ndim != 1:
-        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
-    return mean, std
+def predict_raw(
+    model: SklearnEstimator, X: ArrayLike, batch: ArrayLike | None = None
+) -> Prediction:
+    """The prediction of a model without a calibration; a pipeline may end with it."""
+    twin, transform = unwrap(model)
+    if isinstance(twin, TwinMethods):
+        return Prediction(twin.fitted_, twin.encode(transform(X), batch=batch))
+    if batch is not None:
+        raise ValueError(f"batch needs a twin, not {type(twin).__name__}.")
+    return Prediction(FittedRegressor(model), TableQueries(X))

@@ -14,7 +14,7 @@ out-of-fold errors (see `twinned.fitted.calibration`).
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import TypeVar, overload
 
@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_with_std
+from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_raw
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
 from twinned.fitted.calibration import (
@@ -126,14 +126,13 @@ def conformal(
     check_choice("width", width, ["std", "constant"])
     y = validate_target(None, y_cal, count_rows(X_cal), multi_output=False)
     fitted = _fitted_twin(model)
-    held_out = predict_raw(model, X_cal, batch)
+    errors, mean, std = raw_errors(model, X_cal, y, batch)
     floor = 0.0
     if width == "std":
-        floor = std_floor(held_out.std, None if fitted is None else fitted.anchors.y)
+        floor = std_floor(std, None if fitted is None else fitted.anchors.y)
     scale = ErrorScale(width, floor)
     neighbors = NeighborFeatures(X_cal, y, columns=[])  # without any feature
-    features = scale_features(neighbors.values, held_out.mean, held_out.std, floor)
-    errors = held_out.errors(held_out.target.apply(y))
+    features = scale_features(neighbors.values, mean, std, floor)
     return with_calibration(
         model, Calibration.of_scores(errors / scale.predict(features), scale, neighbors)
     )
@@ -298,9 +297,8 @@ def cross_errors(
     errors, std = np.full((2, len(y)), np.nan)
     for model, (_, rows) in zip(models, folds, strict=True):
         labels = None if batch is None else np.asarray(batch)[rows]
-        held_out = predict_raw(model, safe_indexing(X, rows), labels).on_scale_of(target)
-        errors[rows] = held_out.errors(target.apply(y[rows]))
-        std[rows] = held_out.std
+        held_out = raw_errors(model, safe_indexing(X, rows), y[rows], labels, target)
+        errors[rows], _, std[rows] = held_out
     if fitted is None:
         return HeldOutErrors.of_folds(X, y, y - errors, std, folds, y_std=y_std)
     twin, transform = unwrap(final)
@@ -314,16 +312,7 @@ def cross_errors(
     mean = y - errors + _local_residuals(models, fitted, errors, folds)
     features = queries.encode().features
     return HeldOutErrors.of_folds(
-        queries.matrix,
-        y,
-        mean,
-        std,
-        folds,
-        categorical=fitted.schema.categorical,
-        y_std=y_std,
-        encoded=features,
-        process_std=fitted.anchors.process.held_out_std(features, folds),
-        amplitude=fitted.anchors.process.amplitude(fitted.anchors.y),
+        queries.matrix, y, mean, std, folds, y_std=y_std, fitted=fitted, encoded=features
     )
 
 
@@ -373,46 +362,32 @@ def fit_clone(
 # --- models and their calibration -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class RawPrediction:
-    """Predictions of a model on the scale of its fitted target, and raw standard deviations."""
+def raw_errors(
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: Floats,
+    batch: ArrayLike | None = None,
+    target: TargetTransform | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """(row,) errors of predictions, as of rows of large batches; predictions; and raw deviations.
 
-    mean: Floats  # (row,)
-    std: Floats  # (row,)
-    target: TargetTransform = IDENTITY
-    # (row,): factors of the error scale, by the errors of the deviations of batches
+    They are on the scale of the target that the model is fitted to, or of another one. Standard
+    deviations are 1 where the model has none.
+    """
+    prediction = predict_raw(model, X, batch)
+    queries, fitted_target = prediction.queries, prediction.target
+    if (n_outputs := prediction.moments[0].shape[1]) > 1:
+        raise ValueError(f"Intervals need a single output, but the model has {n_outputs}.")
+    mean, std = (values[:, 0] for values in prediction.moments)
     widening: Floats | float = 1.0
-
-    def errors(self, y: Floats) -> Floats:
-        """(row,): errors as of rows of large batches, of values y of the fitted target."""
-        return (y - self.mean) / self.widening
-
-    def on_scale_of(self, target: TargetTransform) -> RawPrediction:
-        """The same on the scale of another fitted target."""
-        if target == self.target or (target.is_log and self.target.is_log):
-            return self
-        y = self.target.invert(self.mean)
-        mean, slope = target.apply(y), self.target.slope(y) / target.slope(y)
-        return replace(self, mean=mean, std=self.std * slope, target=target)
-
-
-def predict_raw(
-    model: BaseEstimator, X: ArrayLike, batch: ArrayLike | None = None
-) -> RawPrediction:
-    """Raw predictions of a model of one output, with standard deviations of 1 where it has none."""
-    twin, transform = unwrap(model)
-    if not isinstance(twin, TwinMethods):
-        mean, std = predict_with_std(model, X)
-        return RawPrediction(mean, std)
-    queries, fitted = twin.encode(transform(X), batch=batch), twin.fitted_
-    mean, std = fitted.moments(queries, return_std=True)
-    if mean.shape[1] > 1:
-        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
-    widening: Floats | float = 1.0
-    ratio = queries.error_ratio
-    if fitted.batches is not None and queries.offset_std is not None and ratio is not None:
-        widening = fitted.batches.widening(queries.offset_std, ratio)
-    return RawPrediction(mean[:, 0], std[:, 0], fitted.target, widening)
+    if queries.offset_std is not None:
+        widening = prediction.fitted.batches.widening(queries.offset_std, queries.error_ratio)
+    target = fitted_target if target is None else target
+    if target != fitted_target and not (target.is_log and fitted_target.is_log):
+        predicted_y = fitted_target.invert(mean)
+        mean = target.apply(predicted_y)
+        std = std * fitted_target.slope(predicted_y) / target.slope(predicted_y)
+    return (target.apply(y) - mean) / widening, mean, std
 
 
 def _fitted_twin(model: BaseEstimator) -> FittedTwin | None:
@@ -424,7 +399,7 @@ def _fitted_twin(model: BaseEstimator) -> FittedTwin | None:
 def _anchors_of(fitted: FittedTwin, errors: HeldOutErrors) -> Indices | None:
     """(row,): the anchor of each row of the table, where the anchors are these rows."""
     anchors = fitted.anchors
-    return None if anchors.y.ndim > 1 else find_rows(anchors.X, anchors.y, errors.neighbors)
+    return None if anchors.y.ndim > 1 else find_rows(anchors.matrix, anchors.y, errors.neighbors)
 
 
 def replace_groups(fitted: FittedTwin, groups: Indices) -> FittedTwin:

@@ -161,7 +161,7 @@ class ExplanationMethods(FittedAttributes):
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
             options = {"n": n, "metric": metric, "adjustments": adjustments, "batch": batch}
-            example = fitted.queries(fitted.anchors.X[:1])
+            example = fitted.queries(fitted.anchors.matrix[:1])
             meta = tabulate_comparables(fitted, example, n, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, **options)
         labels, queries = row_labels(X), self.encode(X, batch=batch)

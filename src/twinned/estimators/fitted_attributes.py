@@ -50,10 +50,12 @@ class FittedAttributes:
         The schema is that of the anchors, or a given one.
         """
 
-    def encode(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Queries:
-        """Validated rows to predict."""
+    def encode(
+        self, X: ArrayLike, *, batch: ArrayLike | None = None, fitted: FittedTwin | None = None
+    ) -> Queries:
+        """Validated rows to predict by the fitted state."""
         check_in_memory(X, "X")
-        fitted, queries = self.fitted_, self.validate_queries(X)
+        fitted, queries = fitted or self.fitted_, self.validate_queries(X)
         if batch is None:
             warn_without_batch(fitted)
         return in_batches(fitted, queries, batch)
@@ -72,7 +74,7 @@ class FittedAttributes:
     @property
     def anchors_X_(self) -> Floats:
         """(n_anchors, n_features): anchors, with categories as codes."""
-        return self.fitted_.anchors.X
+        return self.fitted_.anchors.matrix
 
     @property
     def anchors_y_(self) -> Floats:
@@ -82,7 +84,7 @@ class FittedAttributes:
     @property
     def anchor_weights_(self) -> Floats | None:
         """(n_anchors,): sample weights of the anchors, or None."""
-        return self.fitted_.anchors.weights
+        return self.fitted_.anchors.weight
 
     @property
     def anchor_labels_(self) -> list[Hashable] | None:

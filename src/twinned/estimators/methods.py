@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,27 +35,16 @@ class PredictionMethods:
 
     predict_distribution: Callable[..., Prediction | TargetPredictions]
 
-    def predict_cdf(
-        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
-    ) -> Floats:
-        """(n_queries,): probability that a measurement of each row is at most y.
+    @property
+    def n_outputs_(self) -> int | None:
+        """The number of outputs, or None where y is one-dimensional."""
+        return None
 
-        `y` is one value, or one for each row.
-        """
-        return self.predict_distribution(X, **options).cdf(y)
+    def _require_calibration(self) -> None:
+        """Raise where a model has no calibration."""
 
-    def log_density(
-        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
-    ) -> Floats:
-        """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
-
-        It is finite everywhere, except where a transformed target makes y impossible.
-        """
-        return self.predict_distribution(X, **options).log_density(y)
-
-
-class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, RegressorMixin):
-    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+    def _warn_of_shift(self, queries: Any) -> None:
+        """Warn where rows are unlike those of the fit."""
 
     @overload
     def predict(
@@ -96,30 +85,6 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
             return predict_lazily(self, X, return_std, self.n_outputs_, batch=batch)
         prediction = self.predict_distribution(X, batch=batch)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
-
-    def predict_distribution(
-        self,
-        X: ArrayLike,
-        *,
-        batch: ArrayLike | None = None,
-        of: str = "measurement",
-        y_std: ArrayLike | None = None,
-    ) -> Prediction | TargetPredictions:
-        """The predictive distribution of each row.
-
-        `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
-        `sample` are methods of it; the arguments are theirs.
-        """
-        check_choice("of", of, ["measurement", "value"])
-        if self.targets_:
-            check_in_memory(X, "X of a model of several targets")
-            return TargetPredictions(
-                [
-                    target.predict_distribution(X, batch=batch, of=of, y_std=y_std)
-                    for target in self.targets_
-                ]
-            )
-        return self.fitted_.predict(self.encode(X, batch=batch), of=of, y_std=y_std)
 
     def predict_interval(
         self,
@@ -173,10 +138,6 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
         self._warn_of_shift(prediction.queries)
         return intervals
 
-    def _require_calibration(self) -> None:
-        if not self.targets_ and self.calibration_ is None:
-            raise AttributeError(NO_CALIBRATION)
-
     def predict_quantiles(
         self,
         X: ArrayLike,
@@ -220,6 +181,57 @@ class TwinMethods(PredictionMethods, ExplanationMethods, JointMethods, Regressor
             of=of,
             y_std=y_std,
         )
+
+    def predict_cdf(
+        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
+    ) -> Floats:
+        """(n_queries,): probability that a measurement of each row is at most y.
+
+        `y` is one value, or one for each row.
+        """
+        return self.predict_distribution(X, **options).cdf(y)
+
+    def log_density(
+        self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
+    ) -> Floats:
+        """(n_queries,): logarithm of the predictive density at y, one value or one for each row.
+
+        It is finite everywhere, except where a transformed target makes y impossible.
+        """
+        return self.predict_distribution(X, **options).log_density(y)
+
+
+class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, RegressorMixin):
+    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+
+    def predict_distribution(
+        self,
+        X: ArrayLike,
+        *,
+        batch: ArrayLike | None = None,
+        of: str = "measurement",
+        y_std: ArrayLike | None = None,
+    ) -> Prediction | TargetPredictions:
+        """The predictive distribution of each row.
+
+        `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
+        `sample` are methods of it; the arguments are theirs.
+        """
+        check_choice("of", of, ["measurement", "value"])
+        if self.targets_:
+            check_in_memory(X, "X of a model of several targets")
+            return TargetPredictions(
+                [
+                    target.predict_distribution(X, batch=batch, of=of, y_std=y_std)
+                    for target in self.targets_
+                ]
+            )
+        fitted = self.fitted_
+        return fitted.predict(self.encode(X, batch=batch, fitted=fitted), of=of, y_std=y_std)
+
+    def _require_calibration(self) -> None:
+        if not self.targets_ and self.calibration_ is None:
+            raise AttributeError(NO_CALIBRATION)
 
     def score(
         self,

@@ -10,14 +10,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from sklearn.utils import check_consistent_length
 
 from twinned._compat import safe_indexing
+from twinned.fitted.prediction import target_columns
 from twinned.fitted.quantiles import check_confidence
 from twinned.rows.dask import check_in_memory
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_numbers
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
@@ -60,16 +59,6 @@ def _combine(results, names):
     for table, name in zip(tables, names, strict=True):
         table.insert(0, "target", name)
     return type(first)(pd.concat(tables))
-
-
-def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:
-    """One number for each target, or the (row,) values of each."""
-    if np.ndim(y) == 0:
-        return [y] * n_targets
-    values = check_numbers("y", y)
-    if values.ndim != 2 or values.shape[1] != n_targets:
-        raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
-    return list(values.T)
 
 
 def add_anchors_of_targets(model: Any, X: Any, y: Any, batch: Any) -> Any:

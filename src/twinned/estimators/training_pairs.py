@@ -69,47 +69,31 @@ class TrainingPairBuilder:
         most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
         return Pairs(first, second, None).take(draw_by_weight(pair_weight, most, self.rng))
 
-    def hold_out_rows(
-        self, pairs: Pairs, fraction: float
-    ) -> tuple[Pairs, TrainingRows, TrainingRows]:
-        """Pairs without the rows held out for early stopping, these rows, and the others."""
-        held_out = held_out_rows(len(self.rows), fraction, self.rng)
-        pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_drawn_pairs(pairs.first, pairs.second, len(self.rows), len(pairs.first))
-        return pairs, self.rows.take(held_out), self.rows.take(~held_out)
-
-    def validation_pairs(
-        self, validation: TrainingRows, anchors: TrainingRows
-    ) -> dict[str, object]:
-        """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
-        n_rows, used = len(validation), np.arange(len(anchors))
+    def validation_pairs(self, validation: TrainingRows, others: TrainingRows) -> dict[str, object]:
+        """Pairs of validation rows, each with all others or as many as fit, as fit parameters."""
+        n_rows, used = len(validation), np.arange(len(others))
         n_used = max(1, self.max_pairs // 3 // n_rows)
         if n_used < len(used):
             used = self.rng.choice(used, size=n_used, replace=False)
         first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
         return {
-            "X_val": build_pairs(self.features, validation.rows, anchors.rows, first, second),
-            "y_val": difference(validation.targets[first], anchors.targets[second]) / self.unit,
+            "X_val": build_pairs(self.features, validation.rows, others.rows, first, second),
+            "y_val": difference(validation.targets[first], others.targets[second]) / self.unit,
         }
 
-    def build(
-        self, pairs: Pairs, validation: TrainingRows | None, anchors: TrainingRows
-    ) -> PairTrainingSet:
-        """The training set, with pairs of validation rows, or of rows held out to stop early."""
-        if validation is not None:
-            return self.training_set(pairs, self.validation_pairs(validation, anchors))
-        fraction = early_stopping_fraction(self.base, len(pairs.first))
-        if fraction is None:
-            return self.training_set(pairs, {})
-        pairs, held_out, others = self.hold_out_rows(pairs, fraction)
-        return self.training_set(pairs, self.validation_pairs(held_out, others))
-
-    def training_set(self, pairs: Pairs, fit_params: dict[str, object]) -> PairTrainingSet:
-        """The training set of these pairs."""
+    def build(self, pairs: Pairs) -> PairTrainingSet:
+        """The training set; where the base estimator stops early, some rows are held out."""
         rows, y = self.rows.rows, self.rows.targets / self.unit
         y = round_for_sums(y) if self.is_default else y
+        fit_params: dict[str, object] = {}
+        fraction = early_stopping_fraction(self.base, len(pairs.first))
+        if fraction is not None:
+            held_out = held_out_rows(len(self.rows), fraction, self.rng)
+            pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
+            check_drawn_pairs(pairs.first, pairs.second, len(self.rows), len(pairs.first))
+            fit_params = self.validation_pairs(self.rows.take(held_out), self.rows.take(~held_out))
         if pairs.weight is not None:
-            fit_params = {**fit_params, "sample_weight": pairs.weight}
+            fit_params["sample_weight"] = pairs.weight
         return PairTrainingSet(
             pairs=build_pairs(self.features, rows, rows, pairs.first, pairs.second),
             target=difference(y[pairs.first], y[pairs.second]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -13,41 +12,22 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
-from twinned.batches.estimation import remove_deviations
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin_fitting import TwinFitting
-from twinned.exceptions import IgnoredValidationSetWarning
-from twinned.fitted.updating import update_effects
-from twinned.models.base_estimator import (
-    FAST,
-    SIZES,
-    make_base_estimator,
-    pair_dtype,
-    supports_validation_set,
-)
-from twinned.models.imputation import impute_target
-from twinned.models.measurement_errors import weigh_by_error
+from twinned.models.base_estimator import FAST, SIZES, make_base_estimator, pair_dtype
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     build_pairs,
     fit_on_pairs,
-    normalize_weights,
 )
 from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
-from twinned.rows.training import VALIDATED, TargetBounds, TrainingRows, validate_training_rows
-from twinned.rows.validation import (
-    check_bool,
-    check_choice,
-    check_n_jobs,
-    restore_on_failure,
-    validate_table,
-    validate_target,
-)
+from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
+from twinned.rows.validation import check_bool, check_choice, check_n_jobs, restore_on_failure
 
 
 @dataclass(eq=False, repr=False)
@@ -205,8 +185,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_lower: ArrayLike | None = None,
         y_upper: ArrayLike | None = None,
         y_std: ArrayLike | None = None,
-        X_val: ArrayLike | None = None,
-        y_val: ArrayLike | None = None,
     ) -> Self:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -219,11 +197,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         sample_weight : array of shape (n,), default=None
             The weight of a pair is the product of its two, that of an anchor its own. For a base
             estimator without sample weights, pairs are drawn in proportion to them.
-        X_val, y_val : like X and y, default=None
-            For a base estimator whose `fit` has a validation set, such as
-            `HistGradientBoostingRegressor(early_stopping=True)`: it gets the pairs of these rows
-            with the anchors. Without them, such an estimator gets its own `validation_fraction` of
-            the rows, so that no row is on both sides.
         y_lower, y_upper : arrays of shape (n,), default=None
             Bounds of censored rows, whose y is NaN: y_upper is the limit of a value "<5", y_lower
             that of ">100", and both are finite for an interval. A bound that is None or NaN is y
@@ -254,11 +227,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             )
             if self.cv is not None:
                 rows = rows.with_folds(given_folds(self.cv, rows.matrix, rows.targets, rows.groups))
-            rows = self._prepare_rows(rows)
-            validation = self._validate_validation_rows(X_val, y_val, rows)
-            self._fit_rows(
-                rows, validation, with_folds=self.estimator is None or self.cv is not None
-            )
+            self._fit_rows(rows)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
@@ -273,9 +242,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         twin: Any = self.clone_for_folds() if for_fold else clone(self)
         twin.__dict__.update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
         with limit_threads(twin.n_jobs):
-            with_folds = twin.cv != 0 and (twin.estimator is None or twin.cv is not None)
-            twin._fit_rows(twin._prepare_rows(rows), None, with_folds=with_folds)
-        return twin
+            fitted, training = TwinFitting(twin, self._pair_dtype).fit(rows)
+        twin.n_pairs_ = len(training.first)
+        return twin.with_fitted(fitted)
 
     def fit_pairs(
         self,
@@ -291,11 +260,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """
         with restore_on_failure(self), limit_threads(self.n_jobs):
             rows = self._validate_rows(X, y, sample_weight=sample_weight)
-            rows = self._prepare_rows(rows)
-            if imputed is not None:  # bounds that differ mark a row as censored
-                lower = np.where(imputed[rows.table_rows], -np.inf, rows.y)
-                rows = replace(rows, bounds=TargetBounds(lower, rows.y))
-            return self._fit_rows(rows, None, with_folds=False)
+            return self._fit_rows(rows, with_folds=False, imputed=imputed)
 
     def _validate_rows(self, X, y, **arguments):
         """The validated arguments of `fit`."""
@@ -310,35 +275,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             multi_output=self.__sklearn_tags__().target_tags.multi_output,
         )
 
-    def _prepare_rows(self, rows: TrainingRows) -> TrainingRows:
-        """The rows without offsets of batches, with their weights, and with imputed values."""
-        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=False))
-        if rows.weight is not None:
-            rows = rows.of_positive_weight()
-            rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
-        if rows.bounds is not None:
-            imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
-            rows = replace(rows, y=imputed.y)
-        return rows
-
-    def _fit_rows(
-        self, rows: TrainingRows, validation: TrainingRows | None, *, with_folds: bool
-    ) -> PairTrainingSet:
-        """Fit to prepared rows, and set the fitted state; return the training set."""
-        fitting = TwinFitting(self, self._pair_dtype)
-        fold = fitting.folds_of_known_rows(rows) if with_folds else None
-        sizes = SIZES[self.effort]
-        if fold is not None:
-            known_rows = replace(rows.take(rows.known), fold=fold)
-            sizes, predicted = fitting.choose_sizes(rows, known_rows)
-        elif self.estimator is None and self.effort == "balanced":
-            rows = replace(rows, fold=None, fold_training=None)
-            sizes = fitting.sizes_of(rows)
-        fitted, training = fitting.fit_model(rows, sizes, validation)
-        if fold is not None:
-            fitted = fitting.with_fold_residuals(fitted, known_rows, predicted)
+    def _fit_rows(self, rows: TrainingRows, **options: Any) -> PairTrainingSet:
+        """Fit to validated rows, with the options of `TwinFitting.fit`."""
+        self._fitted, training = TwinFitting(self, self._pair_dtype).fit(rows, **options)
         self.n_pairs_: int = len(training.first)
-        self._fitted = update_effects(fitted, rows.effects)
         return training
 
     def choose_effort(
@@ -346,8 +286,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     ) -> str:
         """The effort, `"fast"` or `"thorough"`, that `"balanced"` is on these rows."""
         with limit_threads(self.n_jobs):
-            rows = self._prepare_rows(self._validate_rows(X, y, sample_weight=sample_weight))
-            is_fast = TwinFitting(self, self._pair_dtype).sizes_of(rows) is FAST
+            rows = self._validate_rows(X, y, sample_weight=sample_weight)
+            fitting = TwinFitting(self, self._pair_dtype)
+            is_fast = fitting.sizes_of(fitting.prepare(rows)) is FAST
         return "fast" if is_fast else "thorough"
 
     def clone_for_folds(self) -> TwinRegressor:
@@ -374,7 +315,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def max_pseudo_pairs(self) -> int:
         """The number of pairs with pseudo-labels that fit into memory beside the training pairs."""
-        n_outputs = self.fitted_.anchors.targets.shape[1]
+        n_outputs = self.fitted_.anchors.outputs.shape[1]
         features = self.difference_model_.features
         return max_pairs_in_memory(self.memory_limit, features, n_outputs) - self.n_pairs_
 
@@ -405,30 +346,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
 
-    def _validate_validation_rows(self, X_val, y_val, rows):
-        """The user's validation rows; None where the base estimator cannot use them."""
-        if X_val is None and y_val is None:
-            return None
-        if X_val is None or y_val is None:
-            missing = "X_val" if X_val is None else "y_val"
-            raise ValueError(f"X_val and y_val belong together, but {missing} is None.")
-        base = make_base_estimator(self.estimator, n_rows=len(rows))
-        if not supports_validation_set(base):
-            warnings.warn(
-                f"{type(base).__name__} has no validation set, so X_val and y_val are ignored.",
-                IgnoredValidationSetWarning,
-                stacklevel=3,
-            )
-            return None
-        matrix, schema = validate_table(self, X_val, rows.schema, self._pair_dtype)
-        y = validate_target(self, y_val, len(matrix), multi_output=rows.targets.ndim == 2)
-        return TrainingRows(schema, matrix, y)
-
     # --- prediction ---------------------------------------------------------------------------
 
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
         fitted = self.fitted_
-        trees = self.difference_model_.trees_at(fitted.anchors.rows, fitted.anchors.targets)
+        trees = self.difference_model_.trees_at(fitted.anchors.rows, fitted.anchors.outputs)
         if trees is not None:
             trees.pack_now()

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from twinned.batches.estimation import remove_deviations
 from twinned.estimators.training_pairs import TrainingPairBuilder, choose_pairs, max_pairs_in_memory
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
     FAST,
     MAX_FEATURES,
@@ -23,12 +26,15 @@ from twinned.models.base_estimator import (
     TreeSizes,
     make_base_estimator,
 )
+from twinned.models.imputation import impute_target
 from twinned.models.learned_metric import learn_metric
+from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import MemoryBudget, parse_memory_limit
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
+    normalize_weights,
     target_unit,
 )
 from twinned.models.wide_tables import important_features
@@ -44,7 +50,7 @@ from twinned.rows.folds import draw_folds, encode_groups, equal_features
 from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.training import TrainingRows
+from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_integer
 
 if TYPE_CHECKING:
@@ -65,9 +71,45 @@ class TwinFitting:
     twin: TwinRegressor
     pair_dtype: np.dtype[np.floating]
 
-    def fit_model(
-        self, rows: TrainingRows, sizes: TreeSizes, validation: TrainingRows | None = None
+    def fit(
+        self,
+        rows: TrainingRows,
+        *,
+        with_folds: bool = True,
+        imputed: NDArray[np.bool_] | None = None,
     ) -> tuple[FittedTwin, PairTrainingSet]:
+        """The fitted state of a fit to validated rows, and the training set.
+
+        `imputed` (table row,) are rows whose y is imputed already; they are no anchors.
+        """
+        rows, sizes = self.prepare(rows), SIZES[self.twin.effort]
+        if imputed is not None:  # bounds that differ mark a row as censored
+            lower = np.where(imputed[rows.table_rows], -np.inf, rows.y)
+            rows = replace(rows, bounds=TargetBounds(lower, rows.y))
+        fold = self.folds_of_known_rows(rows) if with_folds else None
+        if fold is not None:
+            known_rows = replace(rows.take(rows.known), fold=fold)
+            sizes, predicted = self.choose_sizes(rows, known_rows)
+        elif self.twin.estimator is None and self.twin.effort == "balanced":
+            rows = replace(rows, fold=None, fold_training=None)
+            sizes = self.sizes_of(rows)
+        fitted, training = self.fit_model(rows, sizes)
+        if fold is not None:
+            fitted = self.with_fold_residuals(fitted, known_rows, predicted)
+        return update_effects(fitted, rows.effects), training
+
+    def prepare(self, rows: TrainingRows) -> TrainingRows:
+        """The rows without offsets of batches, with their weights, and with imputed values."""
+        rows = weigh_by_error(remove_deviations(rows, self.twin.batch_effect, shrinks=False))
+        if rows.weight is not None:
+            rows = rows.of_positive_weight()
+            rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
+        if rows.bounds is not None:
+            imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
+            rows = replace(rows, y=imputed.y)
+        return rows
+
+    def fit_model(self, rows: TrainingRows, sizes: TreeSizes) -> tuple[FittedTwin, PairTrainingSet]:
         """The fitted state without residuals, and the training set of the base estimator.
 
         The default estimator has these sizes.
@@ -81,8 +123,6 @@ class TwinFitting:
         features = PairFeatures(twin.pair_features, rows.schema, self.pair_dtype, selected)
         base = make_base_estimator(twin.estimator, sizes, len(rows), n_outputs, len(selected))
         max_pairs = max_pairs_in_memory(twin.memory_limit, features, n_outputs)
-        if validation is not None:
-            max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         learned = None
         if uses_learned_metric(twin.pairs, twin.anchors, twin.weights):
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
@@ -102,7 +142,7 @@ class TwinFitting:
             lambda metric: NeighborIndex(rows.rows.features, metric, twin.n_jobs, learned),
         )
         anchors = store_rows(as_anchor_strategy(twin.anchors), rows.known, rng)
-        training = builder.build(pairs, validation, rows.take(anchors))
+        training = builder.build(pairs)
         seeds = None if twin.random_state is None else rng
         estimator = fit_on_pairs(base, training, rng=seeds, n_jobs=twin.n_jobs)
         model = SklearnDifferenceModel(
@@ -187,7 +227,7 @@ class TwinFitting:
             with ignore_table_warnings():
                 model, _ = self.fit_model(rows.without(number), sizes)
                 n_pairs = len(known_rows) * len(model.anchors)  # of all folds, for the fast path
-                model.model.at_anchors(model.anchors.rows, model.anchors.targets, n_pairs)
+                model.model.at_anchors(model.anchors.rows, model.anchors.outputs, n_pairs)
                 queries = model.queries(known_rows.matrix[held_out])
                 strategies = [model.anchor_strategy] + [
                     as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
@@ -215,6 +255,8 @@ class TwinFitting:
 
     def folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows by the parameter `cv`, or None."""
+        if self.twin.cv is None and self.twin.estimator is not None:
+            return None
         has_defaults = self.twin.anchors in ("all", "auto") and self.twin.weights == "uniform"
         known_rows, n_folds = rows.take(rows.known), self.twin.cv
         if n_folds is None:

@@ -167,7 +167,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def max_pseudo_pairs(self) -> int:
         """The number of pairs with pseudo-labels that fit into memory."""
-        limit, targets = parse_memory_limit(self.memory_limit), self.fitted_.anchors.targets
+        limit, targets = parse_memory_limit(self.memory_limit), self.fitted_.anchors.outputs
         values_per_pair = 2 * self.schema_.n_encoded + targets.shape[1]
         return 2**62 if limit is None else limit // ((8 + 4) * values_per_pair)
 
@@ -207,7 +207,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         fitted = self.fitted_
         kept = np.unique(np.linspace(0, len(fitted.anchors) - 1, n_anchors).astype(np.intp))
         anchors = fitted.anchors.take(kept)
-        predicted = fitted.squeeze(fitted.moments(fitted.queries(anchors.X))[0])
+        predicted = fitted.squeeze(fitted.moments(fitted.queries(anchors.matrix))[0])
         self._fitted = replace(fitted, anchors=replace(anchors, y=predicted), residuals=None)
 
     def make_model(self) -> NeuralDifferenceModel:

@@ -56,7 +56,7 @@ def read_feature_names(model: BaseEstimator, n_features: int) -> list[str]:
 
 def anchor_shares(fitted: FittedTwin) -> Floats:
     """(anchor,): the sample weights of the anchors, which sum to one."""
-    weights = fitted.anchors.weights
+    weights = fitted.anchors.weight
     weights = np.ones(len(fitted.anchors)) if weights is None else weights / weights.max()
     return weights / weights.sum()
 
@@ -64,7 +64,7 @@ def anchor_shares(fitted: FittedTwin) -> Floats:
 def mean_residual(fitted: FittedTwin) -> Floats:
     """(output,): the weighted mean of the residuals of the anchors; zero without residuals."""
     if fitted.residuals is None:
-        return np.zeros(fitted.anchors.targets.shape[1])
+        return np.zeros(fitted.anchors.outputs.shape[1])
     return anchor_shares(fitted) @ fitted.residuals
 
 

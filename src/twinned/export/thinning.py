@@ -98,7 +98,7 @@ def take_anchors(twin: BaseTwin, indices: Indices, weights: Floats | None) -> Ba
     fitted = twin.fitted_
     # the metric is learned from more rows than those that remain
     metric = fitted.anchors.metric
-    anchors = replace(fitted.anchors.take(indices), weights=weights, learned_metric=metric)
+    anchors = replace(fitted.anchors.take(indices), weight=weights, learned_metric=metric)
     # the differences alone: neither residuals nor a calibration
     thinned = twin.with_fitted(FittedTwin(model=fitted.model, anchors=anchors))
     return thinned.set_params(anchors="all", weights="uniform")
@@ -113,7 +113,7 @@ def deviation_gram(
     candidates = np.sort(rng.permutation(len(fitted.anchors))[:_MAX_CANDIDATES])
     with_candidates = take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
-    matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
+    matrices = [fitted.anchors.matrix[rows], crossed_rows(twin, rows, rng)]
     if X is not None:
         matrices.append(twin.encode(X).matrix)
     # (row, candidate): estimates minus what they should be, for each kind of rows

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
@@ -59,97 +58,45 @@ class Queries:
 
 
 @dataclass(frozen=True, eq=False)
-class Anchors:
-    """Known rows from which queries are predicted; what is derived from them is made once."""
+class Anchors(TrainingRows):
+    """Known rows from which queries are predicted; what is derived from them is made once.
 
-    schema: TableSchema
-    X: Floats  # (anchor, feature), with categories as codes
-    y: Floats  # (anchor,) or (anchor, output), without the deviations of batches
-    table_rows: Indices  # (anchor,): rows of the training table; −1 of anchors that were added
-    weights: Floats | None = None  # (anchor,)
-    labels: list[Hashable] | None = None  # of the rows in the training table
+    `y` is without the deviations of batches, `groups` are codes of groups that are held out
+    together, and `batch` are codes of batches. Anchors that were added are row −1 of the table.
+    """
+
     scale: RowScale | None = None
     censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
     learned_metric: LearnedMetric | None = None  # where it has been learned already
     n_jobs: int | None = None  # of neighbor searches
-    groups: Indices | None = None  # (anchor,): codes of groups that are held out together
-    batch: Indices | None = None  # (anchor,): codes of batches
-    deviation: Floats | None = None  # (anchor,): of the batch, which y does not have
-    y_std: Floats | None = None  # (anchor,): known standard deviations of the errors of y
-    variances: tuple[float, float] | None = None  # as those of `TrainingRows`
     # neighbor indices by metric, as needed
     indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of_rows(
-        cls,
-        rows: TrainingRows,
-        *,
-        censored_X: Floats | None = None,
-        scale: RowScale | None = None,
-        learned_metric: LearnedMetric | None = None,
-        n_jobs: int | None = None,
-    ) -> Self:
-        """Of known rows of a fit."""
-        return cls(
-            schema=rows.schema,
-            X=rows.matrix,
-            y=rows.y,
-            table_rows=rows.table_rows,
-            weights=rows.weight,
-            labels=rows.labels,
-            scale=scale,
-            censored_X=censored_X,
-            learned_metric=learned_metric,
-            n_jobs=n_jobs,
-            groups=rows.groups,
-            batch=rows.batch,
-            deviation=rows.deviation,
-            y_std=rows.y_std,
-            variances=rows.variances,
-        )
+    def of_rows(cls, rows: TrainingRows, **details: Any) -> Self:
+        """Of known rows of a fit, with details of the anchors."""
+        of_fit = ("bounds", "fold", "fold_training", "unlabelled", "effects")
+        return cls(**values_of(rows) | dict.fromkeys(of_fit) | details)
 
     def to_rows(self, y: Floats, batch: np.ndarray | None) -> TrainingRows:
         """The anchors as rows of a fit, with these values and labels of batches."""
-        return TrainingRows(
-            schema=self.schema,
-            matrix=self.X,
+        return replace(
+            TrainingRows(**values_of(self)),
             y=y,
-            weight=self.weights,
-            groups=self.groups,
-            table_rows=np.arange(len(self)),
-            labels=self.labels,
-            n_table_rows=len(self),
-            y_std=self.y_std,
-            variances=self.variances,
             batch=batch,
+            deviation=None,
+            table_rows=np.arange(len(self)),
+            n_table_rows=len(self),
         )
-
-    def __len__(self) -> int:
-        return len(self.X)
 
     def __getstate__(self) -> dict[str, object]:
         # without what is derived, except the metric, whose fit takes time
         return vars(replace(self, learned_metric=self.known_metric)) | {"indices": {}}
 
     @cached_property
-    def targets(self) -> Floats:
-        """(anchor, output)."""
-        return self.y.reshape(len(self.y), -1)
-
-    def take(self, rows: Indices) -> Anchors:
-        """Some of the anchors."""
-        names = ("X", "y", "table_rows", "weights", "groups", "batch", "deviation", "y_std")
-        values = {name: vars(self)[name] for name in names}
-        taken: dict[str, Any] = {
-            name: None if value is None else value[rows] for name, value in values.items()
-        }
-        return replace(self, **taken, labels=self.labels and [self.labels[i] for i in rows])
-
-    @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""
-        return Queries(self.schema, self.scale, self.X).encode()
+        return Queries(self.schema, self.scale, self.matrix).encode()
 
     @cached_property
     def features(self) -> Floats:
@@ -167,7 +114,7 @@ class Anchors:
     @cached_property
     def metric(self) -> LearnedMetric:
         """The learned metric, of the fit or else of the anchors, when it is first needed."""
-        return self.learned_metric or learn_metric(self.features, self.y, self.weights)
+        return self.learned_metric or learn_metric(self.features, self.y, self.weight)
 
     @property
     def known_metric(self) -> LearnedMetric | None:
@@ -183,23 +130,23 @@ class Anchors:
     def domain(self) -> ApplicabilityDomain:
         """The applicability domain."""
         return ApplicabilityDomain(
-            self.X, self.features, self.metric, self.y, self.schema.categorical, self.groups
+            self.matrix, self.features, self.metric, self.y, self.schema.categorical, self.groups
         )
 
     @cached_property
     def always_known(self) -> Mask:
         """(feature,): whether every anchor has a value."""
-        return np.all(~np.isnan(self.X), axis=0)
+        return np.all(~np.isnan(self.matrix), axis=0)
 
     @cached_property
     def completion(self) -> Completion:
         """Values for rows that miss those of features that every anchor has."""
-        return Completion(self.X, self.features, self.metric, self.schema)
+        return Completion(self.matrix, self.features, self.metric, self.schema)
 
     @cached_property
     def equal_rows(self) -> EqualRows:
         """The anchors that equal rows to predict."""
-        return EqualRows(self.X)
+        return EqualRows(self.matrix)
 
     def index(self, metric: str) -> NeighborIndex:
         """The neighbor index for a metric."""
@@ -207,3 +154,8 @@ class Anchors:
             learned = self.metric if metric == LEARNED else None
             self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
         return self.indices[metric]
+
+
+def values_of(rows: TrainingRows) -> dict[str, Any]:
+    """The values of the fields of `TrainingRows`."""
+    return {of.name: vars(rows)[of.name] for of in fields(TrainingRows)}

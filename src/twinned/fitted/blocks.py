@@ -93,7 +93,7 @@ class QueryBlock:
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         differences = self._average(differences, axis=1)
-        targets = anchors.targets if indices is None else anchors.targets[self.indices]
+        targets = anchors.outputs if indices is None else anchors.outputs[self.indices]
         if twin.batches is not None:
             targets = targets + self.offset[:, None]
         return estimate(differences, targets)
@@ -105,7 +105,7 @@ class QueryBlock:
         encoded = self.encoded if self.completed is None else self.completed
         if self.reduces and anchored is not None and anchored.supports(encoded):
             mean, variance = anchored.moments(
-                encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
+                encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.n_jobs
             )
             mean = self._average(mean)
             std = mean if variance is None else np.sqrt(self._average(variance))
@@ -122,7 +122,7 @@ class QueryBlock:
         if twin.residuals is None:
             return transform(twin.mean_of_members(self.estimates))
         estimates = transform(self.moments[0][:, None] + twin.residuals)
-        (queries, anchors), targets = self._matches, twin.anchors.targets
+        (queries, anchors), targets = self._matches, twin.anchors.outputs
         if twin.is_local:
             estimates[queries, anchors] = transform(targets[anchors] + self.offset[queries])
         elif len(queries):
@@ -147,7 +147,7 @@ class QueryBlock:
     def weights(self) -> Floats | None:
         """(query, anchor) weights of the differences, or None where all are equal."""
         twin, strategy = self.twin, self.twin.weight_strategy
-        sample_weights = twin.anchors.weights
+        sample_weights = twin.anchors.weight
         is_uniform = isinstance(strategy, UniformWeights)
         if is_uniform and sample_weights is None:
             return None

@@ -44,7 +44,9 @@ def tabulate_comparables(
     """
     anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
     known_y = fitted.known_y.reshape(len(anchors), -1)
-    copies = distinct_rows(np.column_stack([anchors.X, anchors.targets, fitted.anchor_offsets]))
+    copies = distinct_rows(
+        np.column_stack([anchors.matrix, anchors.outputs, fitted.anchor_offsets])
+    )
     if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
         copies = (np.arange(len(anchors)),) * 2
 
@@ -159,13 +161,13 @@ def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> F
 
     They are NaN for all other cases.
     """
-    n_outputs = fitted.anchors.targets.shape[1]
+    n_outputs = fitted.anchors.outputs.shape[1]
     by_output = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
     rows = by_output.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
     rows = rows[table["anchor"].to_numpy()[rows[:, 0]] >= 0]
     query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
     first = replace(queries, matrix=queries.matrix[query])
-    second = replace(queries, matrix=fitted.anchors.X[anchor])
+    second = replace(queries, matrix=fitted.anchors.matrix[anchor])
     known_y, estimates = table[["anchor_y", "estimate"]].to_numpy().T
     target = fitted.target
     if fitted.batches is not None:  # in the batch of the query
@@ -332,7 +334,7 @@ def decode_row(
     """The values of an anchor by the names of the features, and its batch; none of all others."""
     if anchor < 0:
         return {}
-    schema, row = anchors.schema, anchors.X[anchor].tolist()
+    schema, row = anchors.schema, anchors.matrix[anchor].tolist()
     values: dict[str, Value] = {}
     columns = zip(names, schema.kinds, schema.categories, row, strict=True)
     for name, kind, categories, value in columns:

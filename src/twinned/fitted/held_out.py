@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -21,6 +20,9 @@ from twinned.fitted.quantiles import total_log_density
 from twinned.models.measurement_errors import expected_sizes, remaining_std, remaining_variances
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
+
+if TYPE_CHECKING:
+    from twinned.fitted.twin import FittedTwin
 
 _NORMAL_MAD = 1.4826  # standard deviation of normal errors, in units of their median size
 _LEAST_STD = 1e-3  # of the process at the median row: smaller ones are rounding errors
@@ -55,11 +57,9 @@ class HeldOutErrors:
         std: Floats,
         folds: Folds,
         *,
-        categorical: Sequence[int] = (),
         y_std: Floats | None = None,
+        fitted: FittedTwin | None = None,
         encoded: Floats | None = None,
-        process_std: Floats | None = None,
-        amplitude: float = np.inf,
         reliability: Floats | None = None,
     ) -> Self:
         """From out-of-fold predictions of a table.
@@ -72,23 +72,25 @@ class HeldOutErrors:
             Known values, out-of-fold predictions and their raw standard deviations.
         folds : list of tuples
             Training rows and held-out rows of each fold.
-        categorical : sequence of int, default=()
-            Columns of codes of categories.
         y_std : ndarray of shape (n,), default=None
             Known standard deviations of the errors of y.
+        fitted : FittedTwin, default=None
+            The twin whose intervals are calibrated. They are widened by the standard deviation of
+            its `MetricProcess`; where the model errs more than this process, to that only.
         encoded : ndarray of shape (n, n_encoded), default=None
-            Encoded features, by which the part of errors is estimated that `y_std` does not
-            explain; None is the numeric columns of X.
-        process_std : ndarray of shape (n,), default=None
-            Standard deviations of y by `MetricProcess.held_out_std`; None widens no intervals.
-        amplitude : float, default=inf
-            Unit of these standard deviations. Where the model errs more than this process,
-            intervals are widened to the standard deviation of the process only.
+            Encoded features, for a twin. By them, or else by the numeric columns of X, the part of
+            errors is estimated that `y_std` does not explain.
         reliability : ndarray of shape (n,), default=None
             Weights of the squares of errors, small for outlying rows, so that the error scale near
             these is not theirs; None is 1 for all.
         """
         features, floors = [], []
+        categorical: list[int] = [] if fitted is None else fitted.schema.categorical
+        process_std, amplitude = None, np.inf
+        if fitted is not None and encoded is not None:
+            process = fitted.anchors.process
+            process_std = process.held_out_std(encoded, folds)
+            amplitude = process.amplitude(fitted.anchors.y)
         for training, held_out in folds:
             floor = RELATIVE_FLOOR * float(np.mean(std[held_out]))
             near = NeighborFeatures.of(safe_indexing(X, training), y[training], categorical)

@@ -16,7 +16,7 @@ from twinned.fitted.quantiles import check_confidence, check_levels, check_value
 from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
-from twinned.rows.validation import check_integer, check_numbers, check_real
+from twinned.rows.validation import check_integer, check_numbers
 
 if TYPE_CHECKING:
     from twinned.fitted.anchors import Queries
@@ -268,11 +268,15 @@ class TargetPredictions:
 
     def cdf(self, y: ArrayLike) -> Floats:
         """(query, target), of y (query, target) or one number."""
-        return self._stack([p.cdf(column) for p, column in self._columns(y)])
+        columns = target_columns(y, len(self.predictions))
+        pairs = zip(self.predictions, columns, strict=True)
+        return self._stack([prediction.cdf(column) for prediction, column in pairs])
 
     def log_density(self, y: ArrayLike) -> Floats:
         """(query, target), of y (query, target) or one number."""
-        return self._stack([p.log_density(column) for p, column in self._columns(y)])
+        columns = target_columns(y, len(self.predictions))
+        pairs = zip(self.predictions, columns, strict=True)
+        return self._stack([prediction.log_density(column) for prediction, column in pairs])
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
@@ -282,10 +286,12 @@ class TargetPredictions:
         draws = [prediction.sample(n_samples, rng) for prediction in self.predictions]
         return np.stack(draws, axis=2)
 
-    def _columns(self, y: ArrayLike) -> list[tuple[Prediction, Floats]]:
-        n_rows, n_targets = len(self.queries), len(self.predictions)
-        values = check_numbers("y", y) if np.ndim(y) else np.asarray(check_real("y", y))
-        if values.ndim and values.shape != (n_rows, n_targets):
-            raise ValueError(f"y has the shape {values.shape}, not {(n_rows, n_targets)}.")
-        columns = np.broadcast_to(values, (n_rows, n_targets)).T
-        return list(zip(self.predictions, columns, strict=True))
+
+def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:
+    """One number for each target, or the (row,) values of each."""
+    if np.ndim(y) == 0:
+        return [y] * n_targets
+    values = check_numbers("y", y)
+    if values.ndim != 2 or values.shape[1] != n_targets:
+        raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
+    return list(values.T)

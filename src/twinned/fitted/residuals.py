@@ -45,7 +45,7 @@ class LocalResiduals:
 
         They are 0 for an anchor that no fold holds out.
         """
-        noise, weight = self.anchors.metric.noise, self.anchors.weights
+        noise, weight = self.anchors.metric.noise, self.anchors.weight
         weights = GPWeights(power).weigh(distance_matrix(self.scaled[rows], self.scaled), noise)
         is_used = np.zeros(weights.shape, dtype=bool)
         for training, held_out in self.folds:
@@ -61,7 +61,7 @@ class LocalResiduals:
 
     def best_power(self) -> float:
         """The power of the weights that predict the errors clearly best; 0 for equal ones."""
-        weight = self.anchors.weights
+        weight = self.anchors.weight
         rows = np.random.RandomState(0).permutation(self.held_out)[:_MAX_COMPARED]
         remaining = [self.errors[rows] - self.predict(power, rows) for power in _POWERS]
         weight = None if weight is None else weight[rows]
@@ -76,7 +76,7 @@ class LocalResiduals:
         rows, anchors = self.held_out, self.anchors.take(self.held_out)
         errors = [self.errors[rows] - self.predict(power, rows)]
         errors += [anchors.y - predicted[rows] for predicted in nearest]
-        return (None, *N_NEAREST)[clearly_lowest(errors, anchors.X, anchors.weights)]
+        return (None, *N_NEAREST)[clearly_lowest(errors, anchors.matrix, anchors.weight)]
 
 
 def with_residuals(fitted: FittedTwin, predicted: Floats, folds: Folds | None = None) -> FittedTwin:
@@ -90,8 +90,8 @@ def with_residuals(fitted: FittedTwin, predicted: Floats, folds: Folds | None = 
     if not fitted.uses_all_anchors_equally:
         return fitted
     anchors = fitted.anchors
-    errors = anchors.y - complete_predictions(predicted, anchors.y, anchors.weights)
-    errors = errors - np.average(errors, axis=0, weights=anchors.weights)
+    errors = anchors.y - complete_predictions(predicted, anchors.y, anchors.weight)
+    errors = errors - np.average(errors, axis=0, weights=anchors.weight)
     local_weights = None
     if folds is not None and (power := LocalResiduals(anchors, errors, folds).best_power()):
         local_weights = GPWeights(power)

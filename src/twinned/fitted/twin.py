@@ -156,7 +156,7 @@ class FittedTwin:
             if self.is_local:
                 mean = (block.anchor_shares[..., None] * block.anchor_estimates()).sum(axis=1)
             elif self.residuals is not None:
-                mean = mean + np.average(self.residuals, axis=0, weights=self.anchors.weights)
+                mean = mean + np.average(self.residuals, axis=0, weights=self.anchors.weight)
             return mean, std
 
         results = self.map_blocks(
@@ -410,10 +410,10 @@ class FittedTwin:
     ) -> tuple[AnchoredModel | None, bool]:
         """The fast path of the model, where it exists, pays and fits, and whether it reduces."""
         n_pairs, anchors = n_queries * self._n_anchors_used, self.anchors
-        anchored = self.model.at_anchors(anchors.rows, anchors.targets, n_pairs)
+        anchored = self.model.at_anchors(anchors.rows, anchors.outputs, n_pairs)
         if anchored is None:
             return None, False
-        options = {"weighted": anchors.weights is not None, "variance": variance}
+        options = {"weighted": anchors.weight is not None, "variance": variance}
         if reduce and self.uses_all_anchors_equally and anchored.can_reduce(**options):
             return anchored, True
         # with too little memory for the estimates of one query, its anchors are split into blocks
@@ -438,12 +438,12 @@ class FittedTwin:
     def pairs_per_block(self) -> int:
         """The number of pairs that each thread predicts at once."""
         # an estimate, its mirror image, their weight and distance exist beside the pair itself
-        each = self.model.bytes_per_pair + 8 * 4 * self.anchors.targets.shape[1]
+        each = self.model.bytes_per_pair + 8 * 4 * self.anchors.outputs.shape[1]
         return self.budget.at_most(self.model.pairs_per_block, each)
 
     def _bytes_per_query(self, anchored: AnchoredModel) -> int:
         """Memory of a query on the fast path, with the estimates of its anchors."""
         # the estimates of all members and a copy, a weight, a distance, and temporary arrays
         n_arrays = 4 + 2 * len(self.model.member_weights)
-        n_estimates = self._n_anchors_used * self.anchors.targets.shape[1]
+        n_estimates = self._n_anchors_used * self.anchors.outputs.shape[1]
         return anchored.bytes_per_query + 8 * n_arrays * n_estimates

@@ -68,7 +68,7 @@ def add_rows(
         extended = replace(extended, residuals=np.concatenate([residuals, new_residuals]))
     if (calibration := fitted.calibration) is not None:
         anchors = extended.anchors
-        calibration = calibration.with_known_rows(anchors.X, anchors.y)
+        calibration = calibration.with_known_rows(anchors.matrix, anchors.y)
         extended = replace(extended, calibration=calibration)
     return extended
 
@@ -92,12 +92,12 @@ def _append(
 ) -> Anchors:
     """The anchors and, after them, new ones, with the same metric."""
     n_added = len(queries)
-    all_labels, weights = anchors.labels, anchors.weights
+    all_labels, weight = anchors.labels, anchors.weight
     groups, y_std = anchors.groups, anchors.y_std
     if all_labels is not None:
         all_labels = storable_labels(all_labels + (labels or [""] * n_added))
-    if weights is not None:
-        weights = np.concatenate([weights, np.ones(n_added)])
+    if weight is not None:
+        weight = np.concatenate([weight, np.ones(n_added)])
     if groups is not None:
         groups = np.append(groups, groups.max() + 1 + np.arange(n_added))
     batch = anchors.batch
@@ -110,10 +110,10 @@ def _append(
     return replace(
         anchors,
         schema=queries.schema,
-        X=np.concatenate([anchors.X, queries.matrix]),
+        matrix=np.concatenate([anchors.matrix, queries.matrix]),
         y=np.concatenate([anchors.y, y]),
         table_rows=np.append(anchors.table_rows, np.full(n_added, -1)),
-        weights=weights,
+        weight=weight,
         labels=all_labels,
         learned_metric=anchors.metric,
         groups=groups,
@@ -201,7 +201,7 @@ def _with_added(
     if anchors.labels is not None:
         labels = [*anchors.labels, *(labels or [""] * len(y))]
     return (
-        replace(queries, matrix=np.concatenate([anchors.X, queries.matrix])),
+        replace(queries, matrix=np.concatenate([anchors.matrix, queries.matrix])),
         np.concatenate([fitted.fitted_y[added], y]),
         labels,
         [*names, *batch_labels(batch, len(y))],
@@ -221,7 +221,7 @@ def _state_of_fit(fitted: FittedTwin) -> FittedTwin:
     )
     state = _replace_deviations(state, batches.without_last(len(anchors) - len(of_fit)))
     if (calibration := fitted.calibration) is not None:
-        calibration = calibration.with_known_rows(state.anchors.X, state.anchors.y)
+        calibration = calibration.with_known_rows(state.anchors.matrix, state.anchors.y)
         state = replace(state, calibration=calibration)
     return state
 
@@ -231,7 +231,7 @@ def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin
     anchors = fitted.anchors
     before, codes = fitted.anchor_offsets, anchors.batch
     assert codes is not None, "the anchors have batches"
-    features = anchors.schema.to_rows(anchors.X).features
+    features = anchors.schema.to_rows(anchors.matrix).features
     deviation = batches.of_rows(features, codes)[0]
     residuals, moved = fitted.residuals, before - deviation
     return replace(
@@ -268,8 +268,8 @@ def update_effects(
     held_out = ~np.isnan(predicted)
     # of a batch without held-out rows, the first deviation
     weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
-    weight = weight if anchors.weights is None else weight * anchors.weights
-    features = anchors.schema.to_rows(anchors.X).features
+    weight = weight if anchors.weight is None else weight * anchors.weight
+    features = anchors.schema.to_rows(anchors.matrix).features
     batches = BatchEffects.estimate(
         first.names,
         first.deviation,
@@ -282,7 +282,7 @@ def update_effects(
     )
     # relative to the first ones, so that predictions are not changed as a whole
     change = batches.of_rows(features, codes)[0] - before
-    shift = float(np.average(change, weights=anchors.weights))
+    shift = float(np.average(change, weights=anchors.weight))
     return _replace_deviations(fitted, batches.shifted(-shift))
 
 
@@ -303,7 +303,7 @@ def errors_of_batches(
     fitted: FittedTwin, predicted: Floats, held_out: NDArray[np.bool_]
 ) -> BatchErrors:
     """The errors of out-of-fold predictions (anchor,), which are without the deviations."""
-    batches, codes, weights = fitted.batches, fitted.anchors.batch, fitted.anchors.weights
+    batches, codes, weights = fitted.batches, fitted.anchors.batch, fitted.anchors.weight
     assert batches is not None, "the model has batches"
     assert codes is not None, "its anchors have batches"
     y = fitted.fitted_y

@@ -33,7 +33,7 @@ from twinned.rows.kernels import (
 )
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer
 
 # Bounds of the length scales, in standard deviations of a feature, and of the noise variance in
@@ -216,22 +216,14 @@ def fit_gaussian_process(
     >>> float(process.predict(np.array([[0.5, 0.0]]))[0].round(3))
     0.841
     """
-    check_choice("kernel", kernel, [*KERNELS])
-    n_counts = check_integer("n_counts", n_counts, 0)
-    max_rows = check_integer("max_rows", max_rows)
     max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
-    X, y = _check_rows(X, y, n_counts)
-    merged, weight = merge_equal_rows(X, y, sample_weight)
-    order = check_random_state(random_state).permutation(len(merged))[:max_rows]
-    merged, weight = merged[order], weight[order] / weight[order].mean()
-    rows, outputs = X[merged], y[merged].reshape(len(merged), -1)
-    scaling = StandardScaling.fit(rows, weight)
-    if n_counts:  # the others have one length scale, as they are
-        others = np.arange(X.shape[1]) >= n_counts
-        scaling = scaling._replace(scale=np.where(scaling.varying & others, 1.0, 0.0))
+    X, y = _check_rows(X, y, kernel, n_counts)
+    drawn, weight = _draw_rows(X, y, sample_weight, max_rows, random_state)
+    rows, outputs = X[drawn], y[drawn].reshape(len(drawn), -1)
+    scaling = _scale_rows(rows, weight, n_counts)
     target_scaling = StandardScaling.fit(outputs, weight)
-    spread = scaling.scale[scaling.varying]
-    standardized = scaling.transform(rows)[:, scaling.varying]
+    varying = scaling.varying
+    standardized = scaling.transform(rows)[:, varying]
     target = target_scaling.transform(outputs)
     # rounded, so that the search does not depend on the units of the features
     rounded = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
@@ -240,12 +232,12 @@ def fit_gaussian_process(
         similarity = tanimoto_similarity(rows[:, :n_counts], rows[:, :n_counts])
         log_parameters, share = _maximize_with_counts(rounded, similarity, max_likelihood_rows)
     else:
-        similarity, share = None, 0.0
         start = _similar_start(similar, scaling, len(rows))
+        similarity, share = None, 0.0
         log_parameters = _maximize(rounded, max_likelihood_rows, start)
     value, amplitude, constant, dual = exact.solve(log_parameters, similarity, share)
     length_scales = np.full(X.shape[1], np.inf)
-    length_scales[scaling.varying] = spread * np.exp(log_parameters[:-1])
+    length_scales[varying] = scaling.scale[varying] * np.exp(log_parameters[:-1])
     y_scale = np.where(target_scaling.varying, target_scaling.scale, 1.0)
     return GaussianProcess(
         kernel=kernel,
@@ -265,7 +257,28 @@ def fit_gaussian_process(
     )
 
 
-def _check_rows(X: Floats, y: Floats, n_counts: int) -> tuple[Floats, Floats]:
+def _draw_rows(
+    X: Floats, y: Floats, sample_weight: Floats | None, max_rows: int, random_state: object
+) -> tuple[Indices, Floats]:
+    """At most so many distinct rows in random order, and their weights, of mean 1."""
+    merged, weight = merge_equal_rows(X, y, sample_weight)
+    order = check_random_state(random_state).permutation(len(merged))
+    order = order[: check_integer("max_rows", max_rows)]
+    return merged[order], weight[order] / weight[order].mean()
+
+
+def _scale_rows(rows: Floats, weight: Floats, n_counts: int) -> StandardScaling:
+    """The scaling of rows; features beside counts have one length scale, and stay as they are."""
+    scaling = StandardScaling.fit(rows, weight)
+    if not n_counts:
+        return scaling
+    others = np.arange(rows.shape[1]) >= n_counts
+    return StandardScaling(scaling.center, np.where(scaling.varying & others, 1.0, 0.0))
+
+
+def _check_rows(X: Floats, y: Floats, kernel: str, n_counts: int) -> tuple[Floats, Floats]:
+    check_choice("kernel", kernel, [*KERNELS])
+    check_integer("n_counts", n_counts, 0)
     X = np.asarray(X, dtype=np.float64)
     y = np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):

@@ -19,6 +19,7 @@ import numpy as np
 
 from twinned._compat import BaseEstimator
 from twinned.rows.folds import distinct_rows
+from twinned.rows.kernels import KERNELS
 from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, check_real
@@ -207,8 +208,7 @@ class GPWeights(BaseEstimator):
         >>> GPWeights().weigh(np.array([[0.0, 99.0]]), noise=0.5)
         array([[1.        , 0.55555556]])
         """
-        root = np.sqrt(5.0) * distances
-        correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+        correlation = KERNELS["matern"](distances**2)[0]
         # the variance without an anchor is total, and that at distance zero (total² − 1) / total
         total, power = 1.0 + noise, check_real("power of GPWeights", self.power)
         weights: Floats = ((total**2 - 1.0) / (total**2 - correlation**2)) ** power

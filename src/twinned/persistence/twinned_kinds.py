@@ -74,10 +74,10 @@ def _build_anchors(twin, state, at, scale=None):
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     return Anchors(
         schema=table,
-        X=X,
+        matrix=X,
         y=state["anchors_y_"],
         table_rows=state["anchor_rows_"],
-        weights=weights,
+        weight=weights,
         labels=state["anchor_labels_"],
         scale=scale,
         censored_X=state["_censored_X"],
@@ -107,7 +107,7 @@ def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibr
     return Calibration(
         scores=record["scores"],
         scale=ErrorScale(**{name: record[name] for name in names}),
-        neighbors=NeighborFeatures(anchors.X, anchors.y, columns, codes),
+        neighbors=NeighborFeatures(anchors.matrix, anchors.y, columns, codes),
         rows=record["rows"],
     )
 
@@ -354,10 +354,10 @@ def _read_twin(twin: BaseEstimator) -> State:
         **of_estimator,
         "_pair_dtype": of_estimator["_pair_dtype"].name,
         "_schema": fitted.schema,
-        "anchors_X_": anchors.X,
+        "anchors_X_": anchors.matrix,
         "anchors_y_": anchors.y,
         "anchor_rows_": anchors.table_rows,
-        "anchor_weights_": anchors.weights,
+        "anchor_weights_": anchors.weight,
         "anchor_labels_": anchors.labels,
         "anchor_groups_": anchors.groups,
         "anchor_batches_": anchors.batch,
@@ -395,7 +395,7 @@ def _read_calibration(fitted: FittedTwin) -> State | None:
     if calibration is None:
         return None
     neighbors = calibration.neighbors
-    if neighbors.columns and find_rows(anchors.X, anchors.y, neighbors) is None:
+    if neighbors.columns and find_rows(anchors.matrix, anchors.y, neighbors) is None:
         raise ValueError(
             "The calibration is of other rows than the anchors, which a model file does not hold; "
             "calibrate by the rows of the fit, or with width='std'."

@@ -130,10 +130,10 @@ class TrainingRows:
         """(row,) or (row, output): y for a model, of a single output flat."""
         return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
 
-    @property
+    @cached_property
     def outputs(self) -> Floats:
         """(row, output)."""
-        return self.y.reshape(len(self), -1)
+        return self.y.reshape(len(self.y), -1)
 
     @property
     def censored(self) -> NDArray[np.bool_]:

@@ -38,9 +38,9 @@ def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: object) -> Predict
 
 def known_values(fitted: FittedTwin, batch: object) -> Floats:
     """Return the known values (anchor, output) in units of y, as they would be in a batch."""
-    y = fitted.anchors.targets
+    y = fitted.anchors.outputs
     if fitted.batches is not None:
-        queries = in_batches(fitted, fitted.queries(fitted.anchors.X), batch)
+        queries = in_batches(fitted, fitted.queries(fitted.anchors.matrix), batch)
         y = y + np.asarray(queries.offset)[:, None]
     return fitted.target.invert_known(y)
 
@@ -60,7 +60,7 @@ class ForwardModel:
             warn_without_batch(self.fitted[0])
         self.schema: TableSchema = self.fitted[0].schema
         self.names: list[str] = self.twin.feature_labels()
-        self.known: Floats = self.fitted[0].anchors.X
+        self.known: Floats = self.fitted[0].anchors.matrix
         self.anchor_labels: list[Hashable] | None = self.fitted[0].anchors.labels
         self.has_intervals: bool = self.fitted[0].calibration is not None
         self.known_y: list[Floats] = [known_values(fitted, batch) for fitted in self.fitted]

@@ -289,8 +289,8 @@ def _tabulate_out_of_fold(
     shares = LocalResiduals(anchors, residuals, folds).shares(power, rows)
     features = anchors.metric.transform(anchors.features)
     distances = cdist(features[rows], features)
-    known_y = anchors.targets + fitted.anchor_offsets[:, None]
-    content, tables = np.column_stack([anchors.X, known_y]), []
+    known_y = anchors.outputs + fitted.anchor_offsets[:, None]
+    content, tables = np.column_stack([anchors.matrix, known_y]), []
     for training, held_out in folds:
         queries = np.flatnonzero(np.isin(rows, held_out))
         if not len(queries):
@@ -322,15 +322,15 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
     They are NaN for all other cases, and where the time did not suffice.
     """
     target = fitted.target
-    adjustments = np.full((len(table), fitted.anchors.X.shape[1]), np.nan)
+    adjustments = np.full((len(table), fitted.anchors.matrix.shape[1]), np.nan)
     cases = table[table["anchor"] >= 0]
     end = time.perf_counter() + seconds
     for block in row_blocks(len(cases), _CASES_PER_BLOCK):
         if time.perf_counter() > end:
             break
         block_cases = cases[block]
-        first = fitted.queries(fitted.anchors.X[rows[block_cases["query"]]])
-        second = fitted.queries(fitted.anchors.X[block_cases["anchor"]])
+        first = fitted.queries(fitted.anchors.matrix[rows[block_cases["query"]]])
+        second = fitted.queries(fitted.anchors.matrix[block_cases["anchor"]])
         attributed = attribute_difference(fitted, first, second)[..., 0]
         known_y, estimates, offset = block_cases[["anchor_y", "estimate", "offset"]].to_numpy().T
         known_y = known_y + offset  # in the batch of the query

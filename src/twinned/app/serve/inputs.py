@@ -119,7 +119,7 @@ class RowInputs:
         """The inputs of the rows that a model predicts."""
         anchors, batches = predictor.fitted.anchors, predictor.fitted.batches
         names = predictor.model.feature_labels()
-        values = dict(zip(names, anchors.X.T, strict=True))
+        values = dict(zip(names, anchors.matrix.T, strict=True))
         dates, molecules, limits = _find_sources(values)
         sources = {marker: name for name, marker in limits.items()}
         for date in dates:

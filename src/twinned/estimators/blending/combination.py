@@ -155,16 +155,14 @@ def _calibrate(
     if batches is not None:  # as of rows of large batches
         mean = fitted.anchors.y - (fitted.anchors.y - nested) / batches.widening
     errors = HeldOutErrors.of_folds(
-        fitted.anchors.X,
+        fitted.anchors.matrix,
         fitted.anchors.y,
         mean,
         spread_around(model.out_of_fold @ model.weights, model.out_of_fold, model.spread_weights),
         anchors.folds,
-        categorical=fitted.schema.categorical,
         y_std=fitted.anchors.y_std,
+        fitted=fitted,
         encoded=fitted.anchors.features,
-        process_std=fitted.anchors.process.held_out_std(fitted.anchors.features, anchors.folds),
-        amplitude=fitted.anchors.process.amplitude(fitted.anchors.y),
         reliability=None if fitted.batches is None else fitted.batches.reliability,
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))

@@ -125,7 +125,6 @@ _FIT_SECONDS: dict[str, Callable[[int, int, MemberSpec], float]] = {
     "extra_trees": _seconds_of_trees,
     "boosting": _seconds_of_boosting,
     "tree_twin": _seconds_of_tree_twin,
-    "catboost": lambda n, p, spec: 0.8 + (0.1 + 2e-4 * n) * p,
 }
 
 

@@ -19,7 +19,7 @@ from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import MissingExtraError, UnsuitableDataError
+from twinned.exceptions import UnsuitableDataError
 from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import check_base_estimator, set_unset_seeds
 from twinned.models.learned_metric import MetricCache
@@ -301,22 +301,6 @@ def _power(make_plain: MakeEstimator) -> MakeEstimator:
     return lambda effort, rows, settings: PowerRegressor(make_plain(effort, rows, settings))
 
 
-def _optional(module, class_name, **parameters):
-    """A regressor of a library that is not a core dependency."""
-
-    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
-        try:
-            library = import_module(module)
-        except ImportError as error:
-            raise MissingExtraError(
-                f"The member {module!r} needs the library {module}: pip install {module}."
-            ) from error
-        return getattr(library, class_name)(random_state=settings.seed, **parameters)
-
-    return make
-
-
-_CATBOOST = {"verbose": False, "allow_writing_files": False, "thread_count": 1}
 # name → (kind of features, estimator)
 MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "ridge": ("dense", _ridge),
@@ -328,13 +312,11 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "tree_twin": ("encoded", _tree_twin),
     "neural": ("complete", _networks("NeuralRegressor", "neural", 0.5)),
     "neural_twin": ("complete", _networks("TwinNeuralRegressor", "twin_neural", 1.0)),
-    "catboost": ("dense", _optional("catboost", "CatBoostRegressor", **_CATBOOST)),
-    "lightgbm": ("dense", _optional("lightgbm", "LGBMRegressor", verbosity=-1, n_jobs=1)),
 }
 for _name in ("ridge", "gp_matern", "gp_rbf"):
     MEMBERS[_name + POWER] = "unscaled", _power(MEMBERS[_name][1])
 # that of fragments is added where there are some
-AUTO = tuple(name for name in MEMBERS if name not in (GP_TANIMOTO, "catboost", "lightgbm"))
+AUTO = tuple(name for name in MEMBERS if name != GP_TANIMOTO)
 
 
 def resolve_members(members: object, effort: str) -> list[MemberSpec]:

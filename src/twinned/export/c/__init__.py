@@ -178,7 +178,7 @@ def _read_twin(model: BaseEstimator) -> FittedTwin:
     if not fitted.uses_all_anchors_equally:
         strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
         refuse(f"C code uses all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
-    check_single_output(fitted.anchors.targets.shape[1])
+    check_single_output(fitted.anchors.outputs.shape[1])
     return fitted
 
 
@@ -201,10 +201,10 @@ def _example_rows(fitted: FittedTwin) -> Floats:
     """
     rng, schema = np.random.RandomState(0), fitted.schema
     noise: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
-    first, second = fitted.anchors.X[rng.randint(len(fitted.anchors), size=(2, len(noise)))]
+    first, second = fitted.anchors.matrix[rng.randint(len(fitted.anchors), size=(2, len(noise)))]
     between = first + rng.uniform(size=(len(noise), 1)) * (second - first)
     rows = between * (1.0 + 0.05 * noise)
-    anchors = rng.permutation(fitted.anchors.X)[: len(rows)]
+    anchors = rng.permutation(fitted.anchors.matrix)[: len(rows)]
     for j, categories in enumerate(schema.categories):
         if categories:
             n_codes = len(categories) + (schema.kinds[j] == CATEGORICAL)
@@ -219,8 +219,8 @@ def _predict(fitted: FittedTwin, rows: Floats) -> Floats:
 
 def _rounded(fitted: FittedTwin) -> FittedTwin:
     """The twin with anchors and their differences to queries rounded to float32."""
-    anchors_X = fitted.anchors.X.astype(np.float32).astype(np.float64)
-    rounded = replace(fitted, anchors=replace(fitted.anchors, X=anchors_X))
+    matrix = fitted.anchors.matrix.astype(np.float32).astype(np.float64)
+    rounded = replace(fitted, anchors=replace(fitted.anchors, matrix=matrix))
     if not isinstance(fitted.model, SklearnDifferenceModel):
         return rounded
     features = copy.copy(fitted.model.features)

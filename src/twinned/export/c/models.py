@@ -159,8 +159,8 @@ class NetworkCore(Core):
         assert isinstance(networks, NeuralDifferenceModel)
         return cls(
             columns=ColumnEncoding.of_networks(anchors.schema, networks),
-            anchors=anchors.X,
-            anchor_estimates=networks.scale.transform_y(anchors.targets)[:, 0],
+            anchors=anchors.matrix,
+            anchor_estimates=networks.scale.transform_y(anchors.outputs)[:, 0],
             anchor_weights=anchor_shares(fitted),
             center=float(networks.scale.y_mean[0]),
             unit=float(networks.scale.y_spread[0]),
@@ -342,11 +342,11 @@ class PairCore(Core):
         model, anchors = fitted.model, fitted.anchors
         assert isinstance(model, SklearnDifferenceModel)
         role, source_column = model.features.layout(anchors.rows)
-        known_y, shares = anchors.targets[:, 0], anchor_shares(fitted)
+        known_y, shares = anchors.outputs[:, 0], anchor_shares(fitted)
         center = float(shares @ known_y)  # float32 represents deviations from the mean
         return cls(
             columns=ColumnEncoding.of_schema(anchors.schema),
-            anchors=anchors.X,
+            anchors=anchors.matrix,
             anchor_estimates=known_y - center,
             anchor_weights=shares / len(model.member_weights),
             center=center,

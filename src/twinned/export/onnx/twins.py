@@ -89,8 +89,8 @@ class AnchorGraph:
 
     def __init__(self, graph: Graph, fitted: FittedTwin) -> None:
         self._graph, self._fitted = graph, fitted
-        self._rows = split_rows(fitted.schema, graph.matrix(fitted.anchors.X))
-        self._known_y = graph.matrix(fitted.anchors.targets)
+        self._rows = split_rows(fitted.schema, graph.matrix(fitted.anchors.matrix))
+        self._known_y = graph.matrix(fitted.anchors.outputs)
 
     def _in_units_of_y(self, estimates: Tensor) -> Tensor:
         return estimates.apply("Exp") if self._fitted.target.is_log else estimates
@@ -165,7 +165,7 @@ class AnchorGraph:
         role, source = model.features.layout(self._fitted.anchors.rows)
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
-        n_outputs = self._fitted.anchors.targets.shape[1]
+        n_outputs = self._fitted.anchors.outputs.shape[1]
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
             anchors = self._rows.take(indices)
