@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.conformal import cross_errors, replace_groups
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.applicability import LABELS, ClassStatistics
-from twinned.fitted.calibration import NeighborFeatures
+from twinned.fitted.calibration import Calibration, NeighborFeatures
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import FittedTwin
@@ -106,14 +106,19 @@ def measure_applicability(
         rows = twin.training_rows() if twin.is_blend else fitted.training_rows()
         errors = None
         if not twin.is_blend:
-            errors = _cross_errors(twin, fitted, rows, X, cv, random_state)
+            folds = row_folds(len(rows), cv, random_state, rows.groups)
+            models = [twin.refit(rows.take(training), for_fold=True) for training, _ in folds]
+            final = twin.with_fitted(fitted)
+            errors = cross_errors(
+                models, final, X, rows.y, folds, batch=rows.batch, y_std=rows.y_std
+            )
             width = "learned" if fitted.calibration is None else fitted.calibration.scale.width
             calibration = errors.calibrate(width, random_state, np.arange(len(rows)))
             fitted = replace(fitted, calibration=calibration)
-        held_out_rows = [_random_rows(twin, fitted, errors, confidence)]
+        measurement = _Measurement(twin, fitted, X, rows, errors, confidence, random_state)
+        held_out_rows = [measurement.random_rows()]
         for held_out in extreme_rows(twin, fitted):
-            model = _fit_without(twin, fitted, rows, errors, held_out, random_state)
-            held_out_rows.append(_extreme_rows(model, X, rows, held_out, confidence))
+            held_out_rows.append(measurement.rows_held_out_together(held_out))
     classes, sizes, covered = map(np.concatenate, zip(*held_out_rows, strict=True))
     statistics = ClassStatistics.of_rows(classes, sizes, covered, confidence)
     return twin.with_fitted(replace(fitted, applicability=statistics))
@@ -137,74 +142,63 @@ def extreme_rows(twin: BaseTwin, fitted: FittedTwin) -> Iterator[Indices]:
             yield np.flatnonzero(np.isin(groups, extreme))
 
 
-def _cross_errors(
-    twin: BaseTwin,
-    fitted: FittedTwin,
-    rows: TrainingRows,
-    X: ArrayLike,
-    cv: int,
-    random_state: int | np.random.RandomState | None,
-) -> HeldOutErrors:
-    """The errors of random folds, by twins that are fitted to the other rows."""
-    folds = row_folds(len(rows), cv, random_state, rows.groups)
-    models = [twin.refit(rows.take(training), for_fold=True) for training, _ in folds]
-    return cross_errors(
-        models, twin.with_fitted(fitted), X, rows.y, folds, batch=rows.batch, y_std=rows.y_std
-    )
+@dataclass(frozen=True, eq=False)
+class _Measurement:
+    """Errors and intervals of held-out rows of a calibrated twin."""
 
+    twin: BaseTwin
+    fitted: FittedTwin
+    X: ArrayLike
+    rows: TrainingRows
+    errors: HeldOutErrors | None  # of random folds; a blend has its own
+    confidence: float
+    random_state: int | np.random.RandomState | None
 
-def _random_rows(
-    twin: BaseTwin, fitted: FittedTwin, errors: HeldOutErrors | None, confidence: float
-) -> HeldOut:
-    """The rows of random folds, classified each without itself or its group."""
-    n_rows, calibration = len(fitted.anchors), fitted.calibration
-    assert calibration is not None, "the twin is calibrated"
-    scores, sizes = np.full((2, n_rows), np.nan)
-    scores[np.asarray(calibration.rows)] = calibration.scores
-    if errors is not None:
-        sizes[errors.rows] = np.abs(errors.errors)
-    else:
-        table = twin.out_of_fold()
-        sizes[table.index] = (table["y"] - table["prediction"]).abs()
-    low, high = calibration.distribution.quantile(tails(confidence))
-    domain = fitted.anchors.domain
-    held_out = np.isfinite(sizes[domain.known_rows])
-    rows = domain.known_rows[held_out]
-    covered = (low <= scores[rows]) & (scores[rows] <= high)
-    return domain.classify_known()[held_out], sizes[rows], covered
+    @property
+    def calibration(self) -> Calibration:
+        assert self.fitted.calibration is not None, "the twin is calibrated"
+        return self.fitted.calibration
 
+    def random_rows(self) -> HeldOut:
+        """The rows of random folds, classified each without itself or its group."""
+        calibration = self.calibration
+        scores, sizes = np.full((2, len(self.rows)), np.nan)
+        scores[np.asarray(calibration.rows)] = calibration.scores
+        if self.errors is not None:
+            sizes[self.errors.rows] = np.abs(self.errors.errors)
+        else:
+            table = self.twin.out_of_fold()
+            sizes[table.index] = (table["y"] - table["prediction"]).abs()
+        low, high = calibration.distribution.quantile(tails(self.confidence))
+        domain = self.fitted.anchors.domain
+        held_out = np.isfinite(sizes[domain.known_rows])
+        rows = domain.known_rows[held_out]
+        covered = (low <= scores[rows]) & (scores[rows] <= high)
+        return domain.classify_known()[held_out], sizes[rows], covered
 
-def _fit_without(
-    twin: BaseTwin,
-    fitted: FittedTwin,
-    rows: TrainingRows,
-    errors: HeldOutErrors | None,
-    held_out: Indices,
-    random_state: int | np.random.RandomState | None,
-) -> BaseTwin:
-    """A calibrated twin that is fitted to the other rows."""
-    training = np.setdiff1d(np.arange(len(rows)), held_out)
-    model = twin.refit(rows.take(training))
-    if errors is None:
-        return model
-    refitted = model.fitted_
-    if rows.groups is not None:
-        refitted = replace_groups(refitted, rows.groups)
-    assert fitted.calibration is not None, "the twin is calibrated"
-    anchors = refitted.anchors
-    neighbors = NeighborFeatures.of(anchors.matrix, anchors.y, fitted.schema.categorical)
-    calibration = errors.calibrate_without(held_out, fitted.calibration, neighbors, random_state)
-    return model.with_fitted(replace(refitted, calibration=calibration))
+    def rows_held_out_together(self, held_out: Indices) -> HeldOut:
+        """Rows that are predicted by a twin that is fitted to the others."""
+        rows, model = self.rows, self.fit_without(held_out)
+        batch = None if rows.batch is None else rows.batch[held_out]
+        X, y = safe_indexing(self.X, held_out), rows.y[held_out]
+        prediction = model.predict_distribution(X, batch=batch)
+        ends = prediction.interval(self.confidence)
+        covered = (ends[:, 0] <= y) & (y <= ends[:, 1])
+        classes = pd.Index(LABELS).get_indexer(pd.Index(model.applicability(X)["label"]))
+        return classes, np.abs(y - prediction.mean), covered
 
-
-def _extreme_rows(
-    model: BaseTwin, X: ArrayLike, rows: TrainingRows, held_out: Indices, confidence: float
-) -> HeldOut:
-    """Rows held out together, predicted by a twin that is fitted to the others."""
-    batch = None if rows.batch is None else rows.batch[held_out]
-    X, y = safe_indexing(X, held_out), rows.y[held_out]
-    prediction = model.predict_distribution(X, batch=batch)
-    ends = prediction.interval(confidence)
-    covered = (ends[:, 0] <= y) & (y <= ends[:, 1])
-    classes = pd.Index(LABELS).get_indexer(pd.Index(model.applicability(X)["label"]))
-    return classes, np.abs(y - prediction.mean), covered
+    def fit_without(self, held_out: Indices) -> BaseTwin:
+        """A calibrated twin that is fitted to the other rows."""
+        rows, errors = self.rows, self.errors
+        model = self.twin.refit(rows.take(np.setdiff1d(np.arange(len(rows)), held_out)))
+        if errors is None:
+            return model
+        refitted = model.fitted_
+        if rows.groups is not None:
+            refitted = replace_groups(refitted, rows.groups)
+        anchors = refitted.anchors
+        neighbors = NeighborFeatures.of(anchors.matrix, anchors.y, refitted.schema.categorical)
+        calibration = errors.calibrate_without(
+            held_out, self.calibration, neighbors, self.random_state
+        )
+        return model.with_fitted(replace(refitted, calibration=calibration))

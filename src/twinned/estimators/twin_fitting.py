@@ -116,7 +116,7 @@ class TwinFitting:
         """
         twin = self.twin
         rng = check_random_state(twin.random_state)
-        n_outputs = 1 if rows.targets.ndim == 1 else rows.targets.shape[1]
+        n_outputs = rows.outputs.shape[1]
         selected = np.arange(rows.matrix.shape[1])
         if twin.estimator is None and not callable(twin.pair_features):
             selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)

@@ -141,7 +141,7 @@ def validate_target(
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    names = target_names(y)
+    given = y
     if is_table(y):
         y = np.column_stack([np.asarray(column.to_numpy()) for column in column_list(y)[0]])
     y = check_numbers("y", y)
@@ -157,7 +157,8 @@ def validate_target(
         missing = np.isnan(y)
         bad &= ~missing
         if (empty := missing.all(axis=0)).any():
-            raise ValueError(f"The target {names[empty.argmax()]!r} has no values; drop it.")
+            name = target_names(given)[empty.argmax()]
+            raise ValueError(f"The target {name!r} has no values; drop it.")
         if (empty := missing.all(axis=1)).any():
             raise ValueError(f"Row {empty.argmax()} has no value of any target; drop it.")
     if unlabelled:
