@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
@@ -22,13 +23,14 @@ from twinned import (
 from twinned.app.report.collect import batch_content
 from twinned.app.report.render import draw_deviations
 from twinned.batches.deviation import Deviation
-from twinned.batches.deviation import _Likelihood as deviation_likelihood
 from twinned.batches.effects import BatchEffects
+from twinned.batches.estimation import remove_deviations
 from twinned.batches.joint import JointProcess
 from twinned.batches.joint import _Likelihood as joint_likelihood
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels
-from twinned.rows.kernels import kernel_of_rows
+from twinned.rows.kernels import KERNELS, kernel_of_rows
+from twinned.rows.training import validate_training_rows
 
 MEMBERS = ["ridge", "gp_matern"]
 TREES = ExtraTreesRegressor(5, random_state=0)
@@ -77,13 +79,15 @@ def make_effects(kind):
     features = rng.normal(size=(len(codes), 2))
     slopes = 0.0 if kind == "offset" else rng.normal(size=6)[codes] * features[:, 0]
     residual = rng.normal(size=6)[codes] * 2 + slopes + 0.3 * rng.normal(size=len(codes))
-    names, start = [str(code) for code in range(6)], Deviation(np.zeros(2), np.ones(2))
+    names = [str(code) for code in range(6)]
+    start = Deviation(np.zeros(2), np.ones(2), slope=0.5, smooth=0.1)
     rows = start, features, residual, codes, rng.uniform(0.5, 2.0, len(codes))
     return BatchEffects.estimate(names, *rows, shrinks=True, kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["offset", "function", "auto"])
-def test_deviations_are_those_of_a_process_of_all_rows(kind):
+def test_deviations_are_those_of_a_process_of_all_rows(kind, monkeypatch):
+    monkeypatch.setattr("twinned.batches.effects._TAIL_OF_CONSTANTS", 1e12)  # a normal one
     effects = make_effects(kind)
     assert effects.deviation.is_constant == (kind == "offset")
     rng = np.random.RandomState(1)
@@ -105,37 +109,76 @@ def test_deviations_are_those_of_a_process_of_all_rows(kind):
         np.testing.assert_allclose(own_std[row] ** 2, variance[0, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("is_free", [False, True])
-def test_first_estimates_are_those_without_each_row(is_free):
+def test_first_estimates_are_those_without_the_rows_of_a_fold(is_free, size):
     rng = np.random.RandomState(0)
     X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 5
-    weight = rng.uniform(0.5, 2.0, 40)
+    weight, fold = rng.uniform(0.5, 2.0, 40), np.arange(40) // size
     deviation = Deviation(np.zeros(2), np.ones(2), 0.3, 0.5, 1.5, 0.2, 0.7)
-    found = JointProcess(deviation, 1.3, is_free).leave_one_out(X, y, codes, weight)
+    found = JointProcess(deviation, 1.3, is_free).held_out(X, y, codes, weight, fold)
     large = 1e6  # the variance of what has any size
     common = 1.3 * kernel_of_rows("matern", X, X)[0] + (0.0 if is_free else large)
     own = deviation.covariance(X, X) + (large if is_free else deviation.between)
     own = own * (codes[:, None] == codes)
-    total, others = common + own + np.diag(deviation.noise / weight), np.arange(1, 40)
+    total, others = common + own + np.diag(deviation.noise / weight), np.flatnonzero(fold > 0)
     solved = np.linalg.solve(total[np.ix_(others, others)], y[others])
-    expected = [part[0, others] @ solved for part in (own, common)]
-    np.testing.assert_allclose([part[0] for part in found], expected, atol=1e-4)
+    expected = [part[:size, others] @ solved for part in (own, common)]
+    np.testing.assert_allclose([part[:size] for part in found], expected, atol=1e-4)
 
 
-def test_gradients_of_the_likelihoods():
+def test_the_process_of_a_blend_is_the_common_function_of_all_batches():
+    X, y, batch, _ = make_table(60)
+    kind = pd.Categorical(np.where(X[:, 2] > 0, "a", "b"))
+    table = pd.DataFrame({"kind": kind, "a": X[:, 0], "b": X[:, 1]})
+    model = AutoTwinRegressor(members=["gp_matern"], batch_effect="function", random_state=0)
+    model.fit(table, y, batch=batch)
+    rows = validate_training_rows(clone(model), table, y, batch=batch, multi_output=False)
+    common = remove_deviations(rows, "function", shrinks=True).common
+    joint, known = common.joint, common.features
+    squares = cdist(known, known, "sqeuclidean")
+    covariance = joint.amplitude * KERNELS["matern"](squares)[0]
+    same = common.codes[:, None] == common.codes
+    own = same * (joint.deviation.covariance(known, known) + joint.deviation.between)
+    total = covariance + own + joint.deviation.noise * np.eye(60) + 1e6  # of the mean
+    expected = (covariance + 1e6) @ np.linalg.solve(total, common.y) - common.shift
+    member = model.fitted_.model.members[0]
+    np.testing.assert_allclose(member.predict(rows.matrix), expected, atol=1e-4)
+
+
+def test_a_new_batch_may_be_far_from_the_known_ones_or_have_other_noise():
+    X, y, batch, _ = make_table(spread=0.5)
+    model = AutoTwinRegressor(members=["ridge", "gp_matern"], random_state=0)
+    model.fit(X, y, batch=batch)
+    offsets, rng = model.batch_offsets_["offset"], np.random.RandomState(1)
+    new_X = rng.uniform(-1, 1, (60, 3))
+    new_y = np.sin(3 * new_X[:, 0]) + new_X[:, 1] ** 2 + offsets.mean()
+    near, far = (
+        model.add_anchors(new_X[:1], new_y[:1] + offset, batch="new").predict(new_X, batch="new")
+        for offset in (0.0, 20.0)
+    )
+    np.testing.assert_allclose(far - near, 20.0, atol=0.05)
+    noise = 2.0 * rng.normal(size=60)
+    calm, noisy = (
+        model.add_anchors(new_X[:10], new_y[:10] + factor * noise[:10], batch="new")
+        for factor in (0.05, 1.0)
+    )
+    low, high = noisy.predict_interval(new_X[10:], batch="new").T
+    assert np.mean(high - low) > 5 * np.mean(np.diff(calm.predict_interval(new_X, batch="new")))
+    assert np.mean((low < (new_y + noise)[10:]) & ((new_y + noise)[10:] < high)) > 0.7
+
+
+def test_gradients_of_the_likelihood():
     rng = np.random.RandomState(0)
     X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 6
     weight, start = rng.uniform(0.5, 2.0, 40), rng.normal(size=8) * 0.3
-    cases = [(deviation_likelihood(X, y, codes, weight).negative, start[:4])]
     for is_free in (False, True):
         joint = joint_likelihood(X, y, codes, weight, is_free, False)
         parts = np.append(np.ones(7, bool), not is_free), X, y, codes, weight
-        cases.append((lambda values, j=joint, p=parts: j.negative(values, *p), start))
-    for function, values in cases:
-        numeric = approx_fprime(values, lambda at, f=function: f(at)[0], 1e-6)
-        gradient = function(values)[1]
+        numeric = approx_fprime(start, lambda at, j=joint, p=parts: j.negative(at, *p)[0], 1e-6)
+        gradient = joint.negative(start, *parts)[1]
         used = gradient != 0
-        assert used.sum() >= len(values) - 1
+        assert used.sum() >= len(start) - 1
         np.testing.assert_allclose(gradient[used], numeric[used], atol=1e-4)
 
 
@@ -425,7 +468,8 @@ def test_added_anchors_leave_the_learned_metric(blend):
 
 
 def test_intervals_are_wider_the_fewer_rows_of_a_batch_are_known(blend):
-    X, y, _, _ = make_table()
+    X, y, batch, _ = make_table()
+    X, y = X[batch == "lab 0"], y[batch == "lab 0"] + 1.0
     widths = {}
     for n_known in (1, 3, 10):
         model = blend.add_anchors(X[:n_known], y[:n_known], batch="new")

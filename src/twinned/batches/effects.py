@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
+from scipy.optimize import minimize_scalar
 
-from twinned.batches.deviation import Deviation, fit_deviation, variance_between
+from twinned.batches.deviation import Deviation, variance_between
 from twinned.batches.noise import N_STEPS, NORMAL, fit_noise, log_density, noise_ratio, tail_weight
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels, unknown_batches
@@ -17,7 +18,10 @@ from twinned.rows.schema import Floats, Indices
 
 _DIGITS = 8  # of the standard deviation of the errors, in y without deviations
 _MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
+_NOISE_FACTORS = (-5.0, 4.0)  # logarithms, of the variance of the errors
 _CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
+_TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constants
+_LEAST_COMMON_ROWS = 3.0  # of a batch that is added
 _LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
 
 
@@ -51,10 +55,10 @@ class BatchEffects:
     residual: Floats  # (known row,)
     weight: Floats  # (known row,); 0 where it is not used
     noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
+    common_rows: Floats  # (batch,): rows that the common variance of the errors counts for
     reliability: Floats  # (known row,): factors of the weights, small for outlying rows
     shrinks: bool
     tail: float = NORMAL  # degrees of freedom of the t distribution of the errors
-    common_rows: float = np.inf  # that the common variance of the errors counts for in a batch
     center: float = 0.0  # the mean of the constants
     kind: str = "offset"  # of deviations that are compared
     _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
@@ -74,7 +78,8 @@ class BatchEffects:
     ) -> BatchEffects:
         """From residuals (row,), codes of batches and sample weights.
 
-        `kind` is `"offset"`, `"function"` or `"auto"`. The length scales are those of `start`.
+        `kind` is `"offset"`, `"function"` or `"auto"`. The covariance of functions is `start`, to
+        whose variance of the errors factors are found.
         """
         weight = np.ones(len(codes)) if weight is None else weight
         weight = weight * (len(weight) / np.sum(weight))
@@ -86,43 +91,67 @@ class BatchEffects:
             residual=residual,
             weight=weight,
             noise_ratio=np.ones(len(names)),
+            common_rows=np.full(len(names), np.inf),
             reliability=np.ones(len(codes)),
             shrinks=shrinks,
             kind=kind,
         )
         constant = replace(start, slope=0.0, smooth=0.0)
-        function = start
-        if start.is_constant:
-            variance = float(np.var(residual))
-            function = replace(start, slope=0.05 * variance, smooth=0.05 * variance)
         if kind != "auto":
-            return known.fit(constant if kind == "offset" else function)
-        by_constants, by_functions = known.fit(constant), known.fit(function)
+            return known.fit(constant if kind == "offset" else start)
+        by_constants, by_functions = known.fit(constant), known.fit(start)
         gains = by_functions.log_densities() - by_constants.log_densities()
         return by_functions if gains.sum() > _CLEAR_GAIN else by_constants
 
-    def fit(self, start: Deviation) -> BatchEffects:
-        """With the parameters of deviations fitted to the residuals of the known rows."""
+    def fit(self, deviation: Deviation) -> BatchEffects:
+        """With variances of the errors and of the constants that the known rows show."""
         weight = self.weight
-        if not start.is_constant:  # of a large batch, some rows
+        if not deviation.is_constant:  # of a large batch, some rows
             order = np.random.RandomState(0).permutation(len(self.codes))
             order = order[np.argsort(self.codes[order], kind="stable")]
             sorted_codes = self.codes[order]
             position = np.arange(len(order)) - np.searchsorted(sorted_codes, sorted_codes)
             weight = weight.copy()
             weight[order[position >= _MAX_ROWS]] = 0.0
-        scaled = start.scaled(self.features)
-        for is_first in (True, False):
-            used = weight * self.reliability / self.noise_ratio[self.codes]
-            start = fit_deviation(start, scaled, self.residual, self.codes, used)
-            self = replace(self, deviation=start, weight=weight).with_between()
-            if is_first:
-                self = self._with_noise()
-                if self.tail == NORMAL and np.isinf(self.common_rows):
-                    break
-        return self._with_uncertainty().with_reliability(self.known_batches)
+        first = replace(self, deviation=deviation, weight=weight)._with_errors()._with_noise()
+        if first.tail != NORMAL or np.isfinite(first.common_rows).any():
+            first = first._with_errors()  # by rows with other weights
+        return first._with_uncertainty().with_reliability(self.known_batches)
 
     # --- variances ----------------------------------------------------------------------------
+
+    def _with_errors(self) -> BatchEffects:
+        """With the variance of the errors of rows, and then that of the constants.
+
+        Where deviations are constants, it is that within batches; else the one by which held-out
+        residuals are likeliest.
+        """
+        if self.deviation.is_constant:
+            return self._with_error_variance(self._variance_within())
+        noise = self.deviation.noise
+        found = minimize_scalar(
+            lambda factor: -self._with_error_variance(noise * np.exp(factor)).log_densities().sum(),
+            bounds=_NOISE_FACTORS,
+            method="bounded",
+            options={"xatol": 0.1},
+        )
+        return self._with_error_variance(noise * float(np.exp(found.x)))
+
+    def _with_error_variance(self, noise: float) -> BatchEffects:
+        return replace(self, deviation=replace(self.deviation, noise=noise)).with_between()
+
+    def _variance_within(self) -> float:
+        """Of residuals within batches of several rows."""
+        weight = self.weight * self.reliability / self.noise_ratio[self.codes]
+        sums, codes = np.bincount(self.codes, weight), self.codes
+        means = np.bincount(codes, weight * self.residual) / np.maximum(sums, 1e-300)
+        centered = self.residual - means[codes]
+        used = (np.bincount(codes)[codes] > 1) & (weight > 0)
+        size = np.abs(self.residual).max() + 1e-280
+        if not used.any() or np.sqrt(np.mean(centered[used] ** 2)) <= 1e-12 * size:
+            return 1e-24 * float(np.mean(self.residual**2))
+        freedom = np.count_nonzero(used) - len(np.unique(codes[used]))
+        return float(np.sum(weight[used] * centered[used] ** 2)) / freedom
 
     def with_between(self) -> BatchEffects:
         """With the variance and the mean of the constants, from estimates of each."""
@@ -150,7 +179,7 @@ class BatchEffects:
     def held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
         """(row,): errors and variances of residuals by the others of their batch, and the rows.
 
-        The variances are those of rows that are not outlying, in batches with the common noise.
+        The variances are those of rows that are not outlying, in units of the noise of the batch.
         """
         errors, variances, rows = [], [], []
         for code in codes:
@@ -160,7 +189,7 @@ class BatchEffects:
             ratio = self.noise_ratio[code] / self.reliability[own.rows]
             errors.append(own.solved[used] / own.precision[used])
             of_deviation = np.maximum(1.0 / own.precision[used] - (noise * ratio)[used], 0.0)
-            variances.append(of_deviation + noise[used])
+            variances.append(of_deviation / self.noise_ratio[code] + noise[used])
             rows.append(own.rows[used])
         return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
 
@@ -181,13 +210,17 @@ class BatchEffects:
         """With tails, and with variances of the errors of batches, if held-out errors show them."""
         errors, variances, rows = self.held_out(self.known_batches)
         tail, common_rows, unit = fit_noise(errors**2 / variances, self.codes[rows])
-        deviation = replace(self.deviation, noise=self.deviation.noise * unit)
-        self = replace(self, deviation=deviation, tail=tail, common_rows=common_rows)
+        self = replace(
+            self,
+            deviation=replace(self.deviation, noise=self.deviation.noise * unit),
+            tail=tail,
+            common_rows=np.full(len(self.names), common_rows),
+        )
         return self.with_reliability(self.known_batches)
 
     def with_reliability(self, codes: Indices) -> BatchEffects:
         """With weights of the rows of some batches, and variances of their errors."""
-        if self.tail == NORMAL and np.isinf(self.common_rows):
+        if self.tail == NORMAL and np.isinf(self.common_rows[codes]).all():
             return self
         reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
         reliability[np.isin(self.codes, codes)] = 1.0
@@ -229,7 +262,14 @@ class BatchEffects:
             inverse = cho_solve((factor, True), np.eye(len(rows)))
             precision, ones = np.diag(inverse), inverse.sum(axis=0)
             by_residual = inverse @ residual
-        prior = 1.0 / max(deviation.between, 1e-280) if self.shrinks else 0.0
+        prior, total = 0.0, max(ones.sum(), 1e-280)
+        if self.shrinks:
+            # constants have a t distribution, as a batch may be far from all others; but where
+            # errors have tails, a row that is far is an outlying one
+            score = (by_residual.sum() / total) ** 2 / (deviation.between + 1.0 / total)
+            widening = (_TAIL_OF_CONSTANTS + score) / (_TAIL_OF_CONSTANTS + 1.0)
+            widening = max(1.0, widening) if self.tail == NORMAL else 1.0
+            prior = 1.0 / max(deviation.between * widening, 1e-280)
         variance = 1.0 / (prior + ones.sum())
         constant = float(variance * by_residual.sum())
         self._solutions[code] = solution = _Solution(
@@ -334,18 +374,26 @@ class BatchEffects:
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
-        variance = self._of_new_rows(np.append(self.noise_ratio, 1.0), np.append(self.n_known, 0.0))
+        of_unknown = ((self.noise_ratio, 1.0), (self.n_known, 0.0), (self.common_rows, self._new))
+        variance = self._of_new_rows(*(np.append(*values) for values in of_unknown))
         return np.sqrt(variance[np.maximum(codes, -1)])
 
-    def _of_new_rows(self, ratio: Floats, counts: Floats) -> Floats:
+    @property
+    def _new(self) -> float:
+        """Rows that the common variance of the errors counts for in a batch that is added.
+
+        However alike batches are, a further one may have other errors, if they are few.
+        """
+        first = self.common_rows[0]
+        return float(min(first, max(_LEAST_COMMON_ROWS, len(self.common_rows) / 2.0)))
+
+    @staticmethod
+    def _of_new_rows(ratio: Floats, counts: Floats, common_rows: Floats) -> Floats:
         """Variances of the errors of new rows, where those of `counts` rows are estimates.
 
         The quantiles of their t distribution are close to those of a normal one of this variance.
         """
-        if np.isinf(self.common_rows):
-            return ratio
-        freedom = self.common_rows + counts
-        return ratio * freedom / (freedom - _LOST_FREEDOM)
+        return ratio / (1.0 - _LOST_FREEDOM / (common_rows + counts))
 
     def widening(self, std_error: Floats, ratio: Floats) -> Floats:
         """Factors of the error scale, by the error of a deviation and by the noise of a batch."""
@@ -373,9 +421,9 @@ class BatchEffects:
         counts = np.bincount(batch, minlength=len(self.names)) - 1.0
         sums = np.bincount(batch, squares, len(self.names))
         variance = self.noise_ratio[self.codes]
-        variance[rows] = self._of_new_rows(
-            noise_ratio(sums[batch] - squares, counts[batch], self.common_rows), counts[batch]
-        )
+        common = self.common_rows[batch]
+        of_others = noise_ratio(sums[batch] - squares, counts[batch], common)
+        variance[rows] = self._of_new_rows(of_others, counts[batch], common)
         return mean, std, np.sqrt(variance)
 
     def rounded(self, y: Floats) -> Floats:
@@ -399,9 +447,8 @@ class BatchEffects:
         names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
         number = {name: code for code, name in enumerate(names)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
-        ratio = np.pad(
-            self.noise_ratio, (0, len(names) - len(self.noise_ratio)), constant_values=1.0
-        )
+        n_new = len(names) - len(self.names)
+        ratio = np.append(self.noise_ratio, np.ones(n_new))
         weight = max(self.deviation.noise, 1e-280) / variance * ratio[codes]
         added = replace(
             self,
@@ -411,13 +458,18 @@ class BatchEffects:
             residual=np.append(self.residual, residual),
             weight=np.append(self.weight, weight),
             noise_ratio=ratio,
+            common_rows=np.append(self.common_rows, np.full(n_new, self._new)),
             reliability=np.append(self.reliability, np.ones(len(codes))),
         )
         return added.with_reliability(np.unique(codes)), codes
 
     def without_last(self, n_rows: int) -> BatchEffects:
         """Without the known rows that were added last."""
+        end = len(self.codes) - n_rows
+        n_batches = int(self.codes[:end].max()) + 1
+        removed = np.unique(self.codes[end:])
         names = ("features", "codes", "residual", "weight", "reliability")
-        first = {name: vars(self)[name][: len(self.codes) - n_rows] for name in names}
-        removed = np.unique(self.codes[len(self.codes) - n_rows :])
-        return replace(self, **first).with_reliability(removed)
+        of_batches = ("names", "noise_ratio", "common_rows")
+        ends = dict.fromkeys(names, end) | dict.fromkeys(of_batches, n_batches)
+        first = replace(self, **{name: vars(self)[name][:stop] for name, stop in ends.items()})
+        return first.with_reliability(removed[removed < n_batches])

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from twinned.batches.effects import BatchEffects
-from twinned.batches.joint import fit_joint
+from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_choice
@@ -59,8 +59,8 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         is_constant=kind == "offset",
     )
     parts = joint.deviation.scaled(features), y, known_codes, weight
-    deviation, common = joint.leave_one_out(*parts)
-    shift = np.average(y - deviation, weights=weight)
+    deviation, common = joint.held_out(*parts, np.arange(len(y)))
+    shift = float(np.average(y - deviation, weights=weight))
     effects = BatchEffects.estimate(
         names.tolist(),
         joint.deviation,
@@ -81,6 +81,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         batch=codes,
         deviation=removed,
         effects=effects,
+        common=CommonFunction(joint, *parts, shift) if shrinks and len(y) <= MAX_ROWS else None,
     )
 
 

@@ -16,7 +16,7 @@ from twinned.rows.kernels import KERNELS
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 
-_MAX_ROWS = 2000  # whose deviations are computed at once
+MAX_ROWS = 2000  # whose deviations are computed at once
 _COARSE_ROWS, _FINE_ROWS = 250, 400  # by which the likelihood is computed
 _STEPS, _COARSE_STEPS, _FINE_STEPS = 40, 20, 15  # of few rows, and of some and of more of many
 _ROWS_OF_BATCH = 30  # at least, where a batch has as many
@@ -45,10 +45,10 @@ class JointProcess:
     amplitude: float  # variance of the common function
     has_free_constants: bool  # of batches: of any size, and not from a normal distribution
 
-    def leave_one_out(
-        self, features: Floats, y: Floats, codes: Indices, weight: Floats
+    def held_out(
+        self, features: Floats, y: Floats, codes: Indices, weight: Floats, fold: Indices
     ) -> tuple[Floats, Floats]:
-        """(row,): deviations, and values of the common function, as expected by the other rows.
+        """(row,): deviations, and values of the common function, as expected by other folds.
 
         Those of many rows are computed in parts of whole batches. `features` are scaled.
         """
@@ -56,41 +56,72 @@ class JointProcess:
         order = np.random.RandomState(0).permutation(len(y))
         order = order[np.argsort(codes[order], kind="stable")]
         sizes = np.bincount(codes)
-        part_of_batch = (np.cumsum(sizes) - 1) // _MAX_ROWS
+        part_of_batch = (np.cumsum(sizes) - 1) // MAX_ROWS
         part_of_row = part_of_batch[codes[order]]
         for part in np.unique(part_of_row):
             rows = order[part_of_row == part]
-            for block in np.array_split(rows, -(-len(rows) // (2 * _MAX_ROWS))):
-                values = self._leave_one_out(features[block], y[block], codes[block], weight[block])
+            for block in np.array_split(rows, -(-len(rows) // (2 * MAX_ROWS))):
+                rows_of_block = features[block], y[block], codes[block], weight[block]
+                values = self._held_out(*rows_of_block, fold[block])
                 deviations[block], common[block] = values
         return deviations, common
 
-    def _leave_one_out(
-        self, features: Floats, y: Floats, codes: Indices, weight: Floats
+    def _held_out(
+        self, features: Floats, y: Floats, codes: Indices, weight: Floats, fold: Indices
     ) -> tuple[Floats, Floats]:
+        projection, own = self.project(features, codes, weight)
+        smoother, solved = own @ projection.matrix, projection.matrix @ y
+        if self.has_free_constants:
+            smoother += projection.design @ projection.of_design
+        errors, deviations = np.zeros(len(y)), smoother @ y
+        for number in np.unique(fold):
+            rows = np.flatnonzero(fold == number)
+            block = np.ix_(rows, rows)
+            errors[rows] = np.linalg.lstsq(projection.matrix[block], solved[rows], rcond=1e-12)[0]
+            deviations[rows] -= smoother[block] @ errors[rows]
+        return deviations, y - errors - deviations
+
+    def project(
+        self, features: Floats, codes: Indices, weight: Floats
+    ) -> tuple[Projection, Floats]:
+        """Least squares of values, and (row, row) covariances of the deviations."""
         deviation = self.deviation
-        same = codes[:, None] == codes
         own = deviation.covariance(features, features)
         if not self.has_free_constants:
             own += deviation.between
-        own *= same
-        covariance = (
-            self.amplitude * KERNELS["matern"](cdist(features, features, "sqeuclidean"))[0] + own
-        )
+        own *= codes[:, None] == codes
+        squares = cdist(features, features, "sqeuclidean")
+        covariance = self.amplitude * KERNELS["matern"](squares)[0] + own
         covariance[np.diag_indices_from(covariance)] += deviation.noise / weight + 1e-10
-        projection = Projection.of(covariance, self._design(codes))
-        solved, precision = projection.matrix @ y, np.diag(projection.matrix)
-        errors = np.where(precision > 1e-12, solved / np.maximum(precision, 1e-12), 0.0)
-        smoother = own @ projection.matrix
-        if self.has_free_constants:
-            smoother += projection.design @ projection.of_design
-        values = smoother @ y - np.diag(smoother) * errors
-        return values, y - errors - values
+        return Projection.of(covariance, self._design(codes)), own
 
     def _design(self, codes: Indices) -> Floats:
         if not self.has_free_constants:
             return np.ones((len(codes), 1))
         return (codes[:, None] == np.unique(codes)).astype(float)
+
+
+@dataclass(frozen=True, eq=False)
+class CommonFunction:
+    """The common function as it is known by rows of all batches, with shrunk constants."""
+
+    joint: JointProcess
+    features: Floats  # (row, encoded feature), scaled
+    y: Floats
+    codes: Indices
+    weight: Floats
+    shift: float  # of y by the mean of the deviations
+
+    def held_out(self, fold: Indices) -> Floats:
+        """(row,): values as expected by the rows of other folds."""
+        rows = self.features, self.y, self.codes, self.weight
+        return self.joint.held_out(*rows, fold)[1] - self.shift
+
+    def coefficients(self) -> tuple[Floats, float]:
+        """(row,): those of the correlations with the rows in the expected value, and its mean."""
+        projection, _ = self.joint.project(self.features, self.codes, self.weight)
+        dual = self.joint.amplitude * (projection.matrix @ self.y)
+        return dual, float((projection.of_design @ self.y)[0]) - self.shift
 
 
 @dataclass(frozen=True)
@@ -211,11 +242,7 @@ class _Likelihood:
     ) -> tuple[float, Floats]:
         """The negative logarithm of the likelihood and prior, and its gradient."""
         n_features = X.shape[1]
-        mean = np.append(np.full(n_features, _MEANS[0]), _MEANS[1:])
-        mean[:n_features] += 0.5 * np.log(max(n_features, 1))
-        std = np.append(np.full(n_features, _STDS[0]), _STDS[1:])
-        scores = np.where(free, (parameters - mean) / std, 0.0)
-        value, gradient = 0.5 * float(np.sum(scores**2)), scores / std
+        value, gradient = _prior(parameters, free)
         amplitude, slope, smooth, stretch, noise, between = np.where(
             free[n_features:], np.exp(parameters[n_features:]), [1, 0, 0, 1, 1, 0]
         )
@@ -258,3 +285,13 @@ class _Likelihood:
             between * np.sum(own),
         ]
         return value, gradient + np.where(free, np.append(lengths, others), 0.0)
+
+
+def _prior(parameters: Floats, free: NDArray[np.bool_]) -> tuple[float, Floats]:
+    """The negative logarithm of the prior, and its gradient."""
+    n_features = len(parameters) - len(_MEANS) + 1
+    mean = np.append(np.full(n_features, _MEANS[0]), _MEANS[1:])
+    mean[:n_features] += 0.5 * np.log(max(n_features, 1))
+    std = np.append(np.full(n_features, _STDS[0]), _STDS[1:])
+    scores = np.where(free, (parameters - mean) / std, 0.0)
+    return 0.5 * float(np.sum(scores**2)), scores / std

@@ -38,11 +38,13 @@ def tail_weight(squares: Floats, tail: float) -> Floats:
     return (tail + 1.0) / (tail + squares)
 
 
-def noise_ratio(sums: Floats | Indices, counts: Floats, common_rows: float) -> Floats:
-    """Variances of the errors of batches with these sums of scaled squares, in common ones."""
-    if np.isinf(common_rows):
-        return np.ones(len(sums))
-    return (common_rows + sums) / (common_rows + counts)
+def noise_ratio(sums: Floats, counts: Floats, common_rows: Floats | float) -> Floats:
+    """Variances of the errors of batches with these sums of scaled squares, in common ones.
+
+    >>> noise_ratio(np.array([30.0, 30.0]), np.array([10.0, 10.0]), np.array([10.0, np.inf]))
+    array([2., 1.])
+    """
+    return 1.0 + (sums - counts) / (common_rows + counts)
 
 
 def log_density(squares: Floats, variances: Floats, tail: float) -> Floats:

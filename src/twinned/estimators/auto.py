@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.blend_attributes import BlendAttributes
 from twinned.estimators.blending.combination import combine_members
+from twinned.estimators.blending.common_function import with_common_function
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
     GP_TANIMOTO,
@@ -226,7 +227,8 @@ class AutoTwinRegressor(BlendAttributes):
         batch : array of shape (n_samples,), default=None
             Batch of each row, such as a laboratory or an instrument, whose values of y deviate by
             an unknown constant or function (`batch_effect`). All members are fitted to y without
-            the deviations, which are shrunk by their estimated variance. `groups` defines folds,
+            the deviations, which are shrunk by their estimated variance; `"gp_matern"` is the
+            function of all batches of the process that estimates them. `groups` defines folds,
             `batch` deviations; both may be given.
         y_std : float or array of shape (n_samples,), default=None
             Known standard deviations of the errors of measurement of y, in units of y, 0 for an
@@ -305,6 +307,7 @@ class AutoTwinRegressor(BlendAttributes):
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
             members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
+            members = with_common_function(members, shared)
             self._combine(members, shared, seed, calibrate=calibrate)
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]

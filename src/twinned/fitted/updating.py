@@ -248,12 +248,17 @@ def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin
 
 
 def update_effects(
-    fitted: FittedTwin, first: BatchEffects | None, predicted: Floats | None = None
+    fitted: FittedTwin,
+    first: BatchEffects | None,
+    predicted: Floats | None = None,
+    excess: Floats | float = 0.0,
 ) -> FittedTwin:
     """The state with deviations of batches from out-of-fold predictions (anchor,), if any.
 
     The anchors have y without the first deviations, and in the result without the final ones.
     Without predictions, they are those of the residuals; without these, the `first` ones remain.
+    Variances are estimated by out-of-fold predictions; deviations are those expected by them plus
+    the `excess` (anchor,).
     """
     if first is None:
         return fitted
@@ -280,6 +285,8 @@ def update_effects(
         shrinks=first.shrinks,
         kind=first.kind,
     )
+    batches = replace(batches, residual=residual - excess)
+    batches = batches.with_reliability(batches.known_batches)
     # relative to the first ones, so that predictions are not changed as a whole
     change = batches.of_rows(features, codes)[0] - before
     shift = float(np.average(change, weights=anchors.weight))

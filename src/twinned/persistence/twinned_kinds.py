@@ -126,6 +126,7 @@ _OF_EFFECTS = (
     "reliability",
     "tail",
     "noise_ratio",
+    "common_rows",
     "shrinks",
     "center",
 )
@@ -136,9 +137,7 @@ def _build_effects(parts: State | None) -> BatchEffects | None:
     if parts is None:
         return None
     deviation = Deviation(parts["feature_center"], **{name: parts[name] for name in _OF_DEVIATION})
-    rows = np.inf if parts["common_rows"] is None else parts["common_rows"]
-    values = {name: parts[name] for name in _OF_EFFECTS}
-    return BatchEffects(deviation=deviation, common_rows=rows, **values)
+    return BatchEffects(deviation=deviation, **{name: parts[name] for name in _OF_EFFECTS})
 
 
 def _read_effects(effects: BatchEffects | None) -> State | None:
@@ -148,7 +147,6 @@ def _read_effects(effects: BatchEffects | None) -> State | None:
         **{name: vars(effects)[name] for name in _OF_EFFECTS},
         **{name: vars(effects.deviation)[name] for name in _OF_DEVIATION},
         "feature_center": effects.deviation.center,
-        "common_rows": effects.common_rows if np.isfinite(effects.common_rows) else None,
     }
 
 

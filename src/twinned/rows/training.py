@@ -116,6 +116,7 @@ class TrainingRows:
     batch: NDArray[Any] | None = None  # (row,): labels of batches, and with `effects` their codes
     deviation: Floats | None = None  # (row,): of the batch, which y does not have
     effects: Any = None  # `BatchEffects`, the first estimates of the deviations
+    common: Any = None  # `CommonFunction`, that of all batches, of rows that are known
 
     def __len__(self) -> int:
         return len(self.matrix)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from joblib import parallel_config
 
+from twinned.estimators.blending.common_function import excess_of_in_sample
 from twinned.estimators.blending.members import CrossFittedMember, FittedMember
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.rows import BlendRows
@@ -76,7 +77,8 @@ def combine_members(
         rmse, _ = rmse_and_error(nested[held_out], anchors.y[held_out], weight)
     batches = None
     if anchors.effects is not None:
-        fitted = update_effects(fitted, anchors.effects, nested)
+        excess = excess_of_in_sample(members, rows, weights.weights)
+        fitted = update_effects(fitted, anchors.effects, nested, excess)
         batches = errors_of_batches(fitted, nested, anchors.held_out)
         nested, rmse = batches.prediction, batches.rmse["known"]
         known_rows = _known_of_batches(rows, batches)

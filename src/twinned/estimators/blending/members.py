@@ -216,6 +216,8 @@ class CrossFittedMember(FittedMember):
     out_of_fold: Floats  # (row,): known rows, then censored ones; NaN where no fold holds out a row
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
+    # (anchor,): predictions by all rows, of the function that was fitted with deviations of batches
+    in_sample: Floats | None = None
 
 
 # --- estimators ---------------------------------------------------------------------------------
