@@ -38,7 +38,7 @@ def tail_weight(squares: Floats, tail: float) -> Floats:
     return (tail + 1.0) / (tail + squares)
 
 
-def noise_ratio(sums: Floats, counts: Floats, common_rows: Floats | float) -> Floats:
+def noise_ratio(sums: Floats | Indices, counts: Floats, common_rows: Floats | float) -> Floats:
     """Variances of the errors of batches with these sums of scaled squares, in common ones.
 
     >>> noise_ratio(np.array([30.0, 30.0]), np.array([10.0, 10.0]), np.array([10.0, np.inf]))
