@@ -49,7 +49,7 @@ def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
             lambda: model.predict_difference(X, X[::-1]),
             lambda: model.predict_members(X),
             lambda: model.predict_anchors(X),
-            lambda: model.loop_inconsistency(X, 4, random_state=0),
+            lambda: model.loop_inconsistency(X, n_loops=4, random_state=0),
             lambda: model.feature_relevance_,
         ]
     twin = getattr(model, "twin_", model)

@@ -246,18 +246,18 @@ def test_gaussian_process_with_a_large_covariance(data, saved):
     file.assert_refused("bytes for its covariance, too much for a file of this size")
 
 
-def test_thousands_of_categories_and_of_anchors(data, saved):
-    """The indicators of all anchors would take a gigabyte."""
+@pytest.mark.parametrize("ratio", [7_000, 70_000])
+def test_thousands_of_categories_and_of_anchors(data, saved, ratio):
+    """The indicators of all anchors would take so many times the size of the file."""
     frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
-    file = saved(
-        TwinRegressor(DecisionTreeRegressor(max_depth=1, random_state=0)).fit(frame, data[1])
-    )
-    file.set(list(range(5_000)), "_schema", "categories", 1)
-    file.set(5_000, "_schema", "n_indicators", 1)
-    file.set(10_004, "estimator_", "n_features")
+    forest = RandomForestRegressor(40, max_depth=5, random_state=0)
+    file = saved(TwinRegressor(forest).fit(frame, data[1]))
+    file.set(list(range(2_000)), "_schema", "categories", 1)
+    file.set(2_000, "_schema", "n_indicators", 1)
+    file.set(4_004, "estimator_", "n_features")
+    n_rows = ratio * file.path.stat().st_size // (32 * 2_000)
     for name in ("anchors_X_", "anchors_y_", "anchor_rows_"):
-        file.change_array(lambda a: np.resize(a, (8_000, *a.shape[1:])), name)
-    assert file.path.stat().st_size < 60_000
+        file.change_array(lambda a: np.resize(a, (n_rows, *a.shape[1:])), name)
     file.assert_refused("bytes for its indicators of categories, too much for a file of this size")
 
 

@@ -293,5 +293,5 @@ def target_columns(y: ArrayLike, n_targets: int) -> list[Any]:
         return [y] * n_targets
     values = check_numbers("y", y)
     if values.ndim != 2 or values.shape[1] != n_targets:
-        raise ValueError(f"y has the shape {values.shape}, but the model {n_targets} targets.")
+        raise ValueError(f"y has the shape {values.shape}, not {(len(values), n_targets)}.")
     return list(values.T)

@@ -45,7 +45,8 @@ ARRAY_TYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
 _ALWAYS_ALLOWED_SIZE = 64 * 1024**2
 _MAX_COMPRESSION_RATIO = 100
 # What a model derives from its arrays: indicators of categories, or the covariance of a process.
-_MAX_DERIVED_RATIO, _MAX_DERIVED_SIZE = 10_000, 1_600_000_000
+# A process of 5,000 rows and three features needs 2,000 times the size of its file.
+_MAX_DERIVED_RATIO, _MAX_DERIVED_SIZE = 5_000, 800_000_000
 _MAX_MEMBERS = 20_000
 _READ_SIZE = 1024**2
 _MAX_JSON_SIZE = 4 * 1024**2

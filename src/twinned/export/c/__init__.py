@@ -18,6 +18,7 @@ from twinned.export.c.header import IntervalTable, write_header
 from twinned.export.c.models import NetworkCore, PairCore, check_single_output, used_columns
 from twinned.export.members import describe_alternatives
 from twinned.export.model_parts import mean_residual, read_feature_names, read_fitted, refuse
+from twinned.export.thinning import thin
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel
@@ -78,6 +79,7 @@ def to_c(
     model: BaseEstimator,
     path: str | os.PathLike[str],
     *,
+    n_anchors: int | None = None,
     name: str = "twin",
 ) -> CExport:
     """Write a fitted model as one self-contained C99 header.
@@ -97,6 +99,8 @@ def to_c(
         linear model, or a `TwinNeuralRegressor`, of a single output.
     path : str or path
         The file to write.
+    n_anchors : int or None, default=None
+        Number of anchors, chosen by `twinned.thin`, which stores no intervals; None stores all.
     name : str, default="twin"
         Prefix of all names.
 
@@ -115,19 +119,21 @@ def to_c(
     --------
     >>> import tempfile
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> from twinned import TwinRegressor, thin
+    >>> from twinned import TwinRegressor
     >>> from twinned.datasets import make_tf
     >>> from twinned.export import to_c
     >>> X, y = make_tf(60, random_state=0)
     >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=4)).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report = to_c(thin(twin, 8), f"{folder}/twin.h")
+    ...     report = to_c(twin, f"{folder}/twin.h", n_anchors=8)
     >>> report.n_anchors, report.flash_bytes < 1000, report.max_difference < 1e-5
     (8, True, True)
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
     check_is_fitted(model)
+    if n_anchors is not None:
+        model = thin(model, n_anchors)
     fitted = _read_twin(model)
     of_networks = isinstance(fitted.model, NeuralDifferenceModel)
     core = NetworkCore.of_twin(fitted) if of_networks else PairCore.of_twin(fitted)
