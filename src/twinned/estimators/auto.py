@@ -25,7 +25,7 @@ from twinned.estimators.blending.members import (
     MemberSpec,
     resolve_members,
 )
-from twinned.estimators.blending.rows import BlendRows, blend_rows
+from twinned.estimators.blending.rows import blend_rows
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.several_targets import add_anchors_of_targets, joint_level, joint_scores
@@ -275,7 +275,8 @@ class AutoTwinRegressor(BlendAttributes):
             if several:
                 self._fit_targets(rows, several, seed, start)
             else:
-                self._fit_rows(rows, seed, start, calibrate=calibrate)
+                budget = self.time_budget
+                vars(self).update(self._blend_of(rows, seed, start, budget, calibrate=calibrate))
         return self
 
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
@@ -283,11 +284,10 @@ class AutoTwinRegressor(BlendAttributes):
 
         Where `cv` is no number of folds, the folds are those of the rows.
         """
-        model = clone(self)
-        vars(model).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
         with limit_threads(1):
-            model._fit_rows(rows, draw_seed(model.random_state), time.perf_counter())
-        return model
+            seed, start = draw_seed(self.random_state), time.perf_counter()
+            attributes = self._blend_of(rows, seed, start, self.time_budget)
+        return self._clone(attributes)
 
     def training_rows(self) -> TrainingRows:
         """The anchors as rows to fit to again, with their folds where `cv` is no number."""
@@ -299,19 +299,33 @@ class AutoTwinRegressor(BlendAttributes):
 
     # --- steps of fit -------------------------------------------------------------------------
 
-    def _fit_rows(
-        self, rows: TrainingRows, seed: int, start: float, *, calibrate: bool = True
-    ) -> None:
-        """Fit the blend of a single target to validated rows; `start` is when the fit began."""
+    def _blend_of(
+        self,
+        rows: TrainingRows,
+        seed: int,
+        start: float,
+        budget: float | None,
+        *,
+        calibrate: bool = True,
+    ) -> dict[str, Any]:
+        """The fitted attributes of a blend of a single target; `start` is when the fit began."""
         rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=True))
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
-            members = self.fit_members(self.check_parameters(), shared.rows, seed, start)
+            members, skipped = self._fit_members(shared.rows, seed, start, budget)
             members = with_common_function(members, shared)
-            self._combine(members, shared, seed, calibrate=calibrate)
+            combined = combine_members(members, shared, seed, self._budget(), calibrate=calibrate)
         if self.verbose:
-            method, rmse = self.blend_["method"], self.blend_["rmse"]
+            method, rmse = combined["blend_"]["method"], combined["blend_"]["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
+        return {"skipped_": skipped, **combined}
+
+    def _clone(self, attributes: dict[str, Any]) -> Self:
+        """A clone with the features of this estimator and other fitted attributes."""
+        model = clone(self)
+        vars(model).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        vars(model).update(attributes)
+        return model
 
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
@@ -319,19 +333,17 @@ class AutoTwinRegressor(BlendAttributes):
         self.targets_: list[Self] = []
         for j, name in enumerate(names):
             known = replace(rows, y=rows.y[:, j]).take(~np.isnan(rows.y[:, j]))
-            model, begin = clone(self), time.perf_counter()
-            vars(model).update({key: vars(self)[key] for key in VALIDATED & vars(self).keys()})
-            model.target_name_ = name
-            if self.time_budget is not None:
-                left = self.time_budget - (begin - start)
-                model.time_budget = max(left / (len(names) - j), 0.01)
+            begin, budget = time.perf_counter(), self.time_budget
+            if budget is not None:
+                budget = max((budget - (begin - start)) / (len(names) - j), 0.01)
             if self.verbose:
                 _print(f"target {name}")
             try:
-                model._fit_rows(known, seed, begin)
+                attributes = self._blend_of(known, seed, begin, budget)
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
-            self.targets_.append(model)
+            attributes |= {"target_name_": name, "time_budget": budget}
+            self.targets_.append(self._clone(attributes))
         self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
@@ -342,10 +354,10 @@ class AutoTwinRegressor(BlendAttributes):
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
         return resolve_members(self.members, self.effort)
 
-    def fit_members(
-        self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
-    ) -> list[CrossFittedMember]:
-        """Fit the members; `start` is the time at which the fit of the blend began."""
+    def _fit_members(
+        self, rows: TrainingRows, seed: int, start: float, budget: float | None
+    ) -> tuple[list[CrossFittedMember], dict[str, str]]:
+        """Fit the members, and return them and why others were skipped."""
 
         def report(member: CrossFittedMember) -> None:
             if self.verbose:
@@ -355,28 +367,20 @@ class AutoTwinRegressor(BlendAttributes):
                 seconds = f"fitted in {member.fit_seconds:.1f} s"
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
+        specs = self.check_parameters()
         fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
         fragments = np.setdiff1d(fragments, rows.schema.categorical)
         if len(fragments) and isinstance(self.members, str):
             specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
-        members, self.skipped_ = cross_fit(
+        return cross_fit(
             specs,
             rows,
             FitSettings(seed, self.memory_limit, self.n_jobs, fragments=fragments),
-            time_budget=self.time_budget,
+            time_budget=budget,
             start=start,
             report=report,
             stacklevel=6,
         )
-        return members
-
-    def _combine(
-        self, members: list[CrossFittedMember], rows: BlendRows, seed: int, *, calibrate: bool
-    ) -> None:
-        """Set the fitted state, and what the out-of-fold predictions of the members show."""
-        combined = combine_members(members, rows, seed, self._budget(), calibrate=calibrate)
-        self.__dict__.update(combined.attributes)
-        self._fitted, self._record = combined.fitted, combined.record
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
@@ -389,8 +393,10 @@ class AutoTwinRegressor(BlendAttributes):
         chosen = [member for member in record.members if member.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
+        budget = selected.fitted_.budget
         with ignore_table_warnings():
-            selected._combine(chosen, record.rows, record.seed, calibrate=True)
+            combined = combine_members(chosen, record.rows, record.seed, budget, calibrate=True)
+        vars(selected).update(combined)
         return selected
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from joblib import parallel_config
@@ -45,15 +46,6 @@ class FitRecord:
     scores: Floats | None  # (row of positive weight,): of the intervals
 
 
-@dataclass(frozen=True, eq=False)
-class Combination:
-    """The fitted state of a blend, what its out-of-fold predictions show, and its record."""
-
-    fitted: FittedTwin
-    attributes: dict[str, object]  # of the estimator, by name
-    record: FitRecord
-
-
 def combine_members(
     members: list[CrossFittedMember],
     rows: BlendRows,
@@ -61,8 +53,8 @@ def combine_members(
     budget: MemoryBudget,
     *,
     calibrate: bool,
-) -> Combination:
-    """Weight the members by their out-of-fold predictions."""
+) -> dict[str, Any]:
+    """The fitted attributes of a blend: the state, and what out-of-fold predictions show."""
     weights = blend(members, rows, seed % 2**16)
     predictions = held_out_predictions(members, rows)[: len(rows.known)]
     nested = rows.of_anchors(weights.nested_prediction)
@@ -82,7 +74,7 @@ def combine_members(
         batches = errors_of_batches(fitted, nested, anchors.held_out)
         nested, rmse = batches.prediction, batches.rmse["known"]
         known_rows = _known_of_batches(rows, batches)
-    attributes: dict[str, object] = {
+    attributes: dict[str, Any] = {
         "blend_": {"method": weights.method, "rmse": rmse, "nested_rmse": weights.nested_rmse},
         "plan_": [member.spec.entry for member in members],
         "out_of_fold_prediction_": nested,
@@ -97,7 +89,8 @@ def combine_members(
             calibration = _calibrate(fitted, anchors, nested, batches, seed)
         scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
         fitted = replace(fitted, calibration=calibration)
-    return Combination(fitted, attributes, FitRecord(members, rows, seed, batches, scores))
+    record = FitRecord(members, rows, seed, batches, scores)
+    return {**attributes, "_fitted": fitted, "_record": record}
 
 
 def _blend_model(
