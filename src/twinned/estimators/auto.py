@@ -32,10 +32,8 @@ from twinned.estimators.several_targets import add_anchors_of_targets, joint_lev
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
-    check_bool,
     check_n_jobs,
     check_real,
     draw_seed,
@@ -320,7 +318,7 @@ class AutoTwinRegressor(BlendAttributes):
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
         return {"skipped_": skipped, **combined}
 
-    def _clone(self, attributes: dict[str, Any]) -> Self:
+    def _clone(self, attributes: dict[str, Any]) -> Any:
         """A clone with the features of this estimator and other fitted attributes."""
         model = clone(self)
         vars(model).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
@@ -344,7 +342,7 @@ class AutoTwinRegressor(BlendAttributes):
                 raise ValueError(f"Target {name!r}: {error}") from error
             attributes |= {"target_name_": name, "time_budget": budget}
             self.targets_.append(self._clone(attributes))
-        self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
+        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
@@ -416,36 +414,8 @@ class AutoTwinRegressor(BlendAttributes):
         extended.__dict__.pop("_record", None)
         return extended
 
-    def predict_interval(
-        self,
-        X: ArrayLike,
-        confidence: float = 0.9,
-        *,
-        batch: ArrayLike | None = None,
-        of: str = "measurement",
-        y_std: ArrayLike | None = None,
-        joint: bool = False,
-    ) -> Floats:
-        """Prediction intervals.
-
-        Parameters
-        ----------
-        X, confidence, batch, of, y_std
-            As of `TwinRegressor`.
-        joint : bool, default=False
-            Whether the intervals of several targets cover all of them at once with this
-            probability, by conformal prediction on the training rows that have all targets; else
-            each covers its own.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
-            Lower and upper ends.
-        """
-        options: dict[str, Any] = {"batch": batch, "of": of, "y_std": y_std}
-        if not (check_bool("joint", joint) and self.targets_):
-            return super().predict_interval(X, confidence, **options)
-        return super().predict_interval(X, joint_level(self.joint_scores_, confidence), **options)
+    def _joint_level(self, confidence: float) -> float:
+        return joint_level(self.joint_scores_, confidence) if self.targets_ else confidence
 
 
 def _print(text: str) -> None:

@@ -29,6 +29,8 @@ class BlendAttributes(BaseTwin):
     contribution_: dict[str, Any] | None
     batch_errors_: dict[str, float]
     plan_: list[object]
+    skipped_: dict[str, str]
+    joint_scores_: Floats
 
     @property
     def blend_model_(self) -> BlendModel:

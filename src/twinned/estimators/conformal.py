@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import replace
 from numbers import Integral
-from typing import TypeVar, overload
+from typing import TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -59,25 +59,31 @@ from twinned.rows.validation import (
 _Twin = TypeVar("_Twin", bound=TwinMethods)
 
 
+class ConformalOptions(TypedDict, total=False):
+    """Options of `conformal`."""
+
+    batch: ArrayLike | None
+    width: str
+
+
+class CrossConformalOptions(ConformalOptions, total=False):
+    """Options of `cross_conformal`."""
+
+    groups: ArrayLike | None
+    cv: object
+    random_state: int | np.random.RandomState | None
+    y_std: ArrayLike | None
+
+
 @overload
 def conformal(
-    model: _Twin,
-    X_cal: ArrayLike,
-    y_cal: ArrayLike,
-    *,
-    batch: ArrayLike | None = None,
-    width: str = "std",
+    model: _Twin, X_cal: ArrayLike, y_cal: ArrayLike, **options: Unpack[ConformalOptions]
 ) -> _Twin: ...
 
 
 @overload
 def conformal(
-    model: BaseEstimator,
-    X_cal: ArrayLike,
-    y_cal: ArrayLike,
-    *,
-    batch: ArrayLike | None = None,
-    width: str = "std",
+    model: BaseEstimator, X_cal: ArrayLike, y_cal: ArrayLike, **options: Unpack[ConformalOptions]
 ) -> CalibratedRegressor: ...
 
 
@@ -140,31 +146,13 @@ def conformal(
 
 @overload
 def cross_conformal(
-    model: _Twin,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    groups: ArrayLike | None = None,
-    batch: ArrayLike | None = None,
-    cv: object = 10,
-    width: str = "learned",
-    random_state: int | np.random.RandomState | None = None,
-    y_std: ArrayLike | None = None,
+    model: _Twin, X: ArrayLike, y: ArrayLike, **options: Unpack[CrossConformalOptions]
 ) -> _Twin: ...
 
 
 @overload
 def cross_conformal(
-    model: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    groups: ArrayLike | None = None,
-    batch: ArrayLike | None = None,
-    cv: object = 10,
-    width: str = "learned",
-    random_state: int | np.random.RandomState | None = None,
-    y_std: ArrayLike | None = None,
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, **options: Unpack[CrossConformalOptions]
 ) -> CalibratedRegressor: ...
 
 

@@ -46,6 +46,10 @@ class PredictionMethods:
     def _warn_of_shift(self, queries: Any) -> None:
         """Warn where rows are unlike those of the fit."""
 
+    def _joint_level(self, confidence: float) -> float:
+        """The confidence of intervals that cover all targets at once with this one."""
+        return confidence
+
     @overload
     def predict(
         self, X: ArrayLike, return_std: Literal[False] = False, *, batch: ArrayLike | None = None
@@ -94,6 +98,7 @@ class PredictionMethods:
         batch: ArrayLike | None = None,
         of: str = "measurement",
         y_std: ArrayLike | None = None,
+        joint: bool = False,
     ) -> Floats:
         """Prediction intervals, of a model that stores its calibration.
 
@@ -115,12 +120,18 @@ class PredictionMethods:
         y_std : float or array of shape (n_queries,), default=None
             Standard deviations of the errors of further measurements, after a fit with `y_std`;
             None is the median of those of the fit.
+        joint : bool, default=False
+            Whether the intervals of several targets cover all of them at once with this
+            probability, by conformal prediction on the training rows that have all targets; else
+            each covers its own.
 
         Returns
         -------
         intervals : ndarray of shape (n_queries, 2) or (n_queries, n_targets, 2)
             Lower and upper ends.
         """
+        if check_bool("joint", joint):
+            confidence = self._joint_level(confidence)
         if is_dask(X):
             self._require_calibration()
             return map_rows(
