@@ -72,6 +72,18 @@ def test_scores_have_the_factor_of_the_other_folds(model):
     assert widening.max() < 1.5  # all rows are known
 
 
+def test_intervals_contain_the_disagreement_of_members():
+    """Far along an irrelevant feature, the slope of which one member cannot know."""
+    rows = np.random.RandomState(1)
+    days, x = rows.uniform(size=80), rows.uniform(size=80)
+    known = np.column_stack([x, days, np.floor(10 * days) / 10])
+    y = 3 * np.sin(3 * x) + 0.1 * rows.normal(size=80)
+    blend = AutoTwinRegressor(members=["ridge", "gp_matern"], random_state=0).fit(known, y)
+    prediction = blend.predict_distribution([[0.5, 0.5, 0.5], [0.5, 16.0, 0.5]])
+    excess = prediction.spread - prediction.calibration.scale.largest_std
+    assert excess[0] < 0 < prediction.std[0] < excess[1] < prediction.std[1]
+
+
 def test_a_new_category_counts_as_far():
     rows = pd.DataFrame({"x": X[:, 0], "kind": rng.choice(list("abc"), size=90)})
     y = X[:, 0] + 3 * (rows["kind"] == "a")

@@ -118,6 +118,7 @@ class ErrorScale:
     y_std: Floats | float | None = None  # their median, or those of (row,) further measurements
     # of the median calibration row by the process of the learned metric; None without widening
     process_std: float | None = None
+    largest_std: float | None = None  # of the calibration rows; None where widths do not grow by it
 
     @classmethod
     def fit(
@@ -251,11 +252,16 @@ class Calibration:
         """(n,) expected size of errors of rows with these predictions.
 
         X is a table or, for a twin, the matrix of its encoded features. `process_std` (n,) is that
-        of the process of the learned metric, where intervals are widened.
+        of the process of the learned metric, where intervals are widened. They are also widened
+        where the estimates of anchors and members differ by more than at any calibration row.
         """
         features = self.neighbors.transform(X, mean)
         features = scale_features(features, mean, std, self.scale.floor)
-        return self.scale.predict(features, self.scale.widening(process_std))
+        scale = self.scale.predict(features, self.scale.widening(process_std))
+        if self.scale.largest_std is None:
+            return scale
+        excess = np.maximum(features[:, -1] - self.scale.largest_std, 0.0)
+        return np.hypot(scale, excess / self.std(np.ones(1)))
 
     def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:
         """With the errors of further measurements, the median of the known ones, or none."""

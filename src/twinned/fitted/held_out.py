@@ -171,6 +171,7 @@ class HeldOutErrors:
     def _fit_scale(self, width, rows, floor, random_state):
         """The error scale fitted to the errors of some of the held-out rows."""
         sizes, unit = np.abs(self.errors), None
+        largest_std = None
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
         if self.reliability is not None:
@@ -178,6 +179,7 @@ class HeldOutErrors:
         if self.process_std is not None and width == "learned":
             typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
             unit = max(_LEAST_STD, float(np.median(self.process_std)), typical)
+            largest_std = float(self.features[:, -1].max())
         sizes = sizes / ErrorScale(width, floor, process_std=unit).widening(self.process_std)
         scale = ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
-        return replace(scale, process_std=unit)
+        return replace(scale, process_std=unit, largest_std=largest_std)

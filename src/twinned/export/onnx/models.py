@@ -121,7 +121,8 @@ def _add_outputs(
     mean, std, value = _add_prediction(fitted or model, matrix, needs_std)
     intervals: dict[str, Tensor] = {}
     if calibration is not None and needs_std:
-        scale = _add_error_scale(calibration, matrix, mean, std)
+        spread = std
+        scale = _add_error_scale(calibration, matrix, mean, spread)
         if fitted is not None and (unit := calibration.scale.process_std) is not None:
             anchors = AnchorGraph(matrix.graph, fitted)
             rows = split_rows(fitted.schema, matrix)
@@ -130,7 +131,11 @@ def _add_outputs(
         if (y_std := calibration.scale.y_std) is not None:
             model_scale = scale * calibration.scale.factor
             scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
-        std = scale * np.sqrt(np.mean(calibration.scores**2))
+        score_std = np.sqrt(np.mean(calibration.scores**2))
+        if (largest := calibration.scale.largest_std) is not None and calibration.scale.floor > 0:
+            excess = (spread + (calibration.scale.floor - largest)).apply("Max", 0.0) / score_std
+            scale = (scale * scale + excess * excess).apply("Sqrt")
+        std = scale * score_std
         if confidence is not None:
             level = check_confidence(confidence, calibration.n_rows)
             low, high = calibration.distribution.quantile(tails(level))
