@@ -48,6 +48,7 @@ from twinned.app.tables.table import ReadOptions, combine_columns, to_csv
 MAX_CONNECTIONS = 1_000  # at a time; further requests get the status 503
 MAX_BODY_BYTES = 1_000_000
 MAX_FILE_BYTES = 50_000_000
+MAX_PENDING_BYTES = 500_000_000  # of all bodies that are being received, before a file is refused
 _MAX_CELLS = 5_000_000  # of an Excel file
 _MAX_UNPACKED_BYTES = 200_000_000  # of the parts of an Excel file, which is a zip file
 _READ_OPTIONS = ("decimal", "thousands", "sheet", "separator", "encoding", "missing")
@@ -96,6 +97,7 @@ class _Endpoints:
 
     def __init__(self, service: PredictionService) -> None:
         self.service = service
+        self._pending_bytes = 0
 
         @lru_cache(maxsize=2)  # a page sends the same rows again
         def extend(known: str) -> PredictionService:
@@ -111,9 +113,23 @@ class _Endpoints:
         self, request: Request
     ) -> tuple[RowsRequest, PredictionService, FeatureRows]:
         """The body of a request, the service of the model with its known rows, and its rows."""
-        parsed = parse_request(RowsRequest, _parse_json(await _read_body(request)))
+        parsed = parse_request(RowsRequest, _parse_json(await self._read_body(request)))
         service = await self._with_known(parsed.known)
         return parsed, service, await in_thread(service.read, rows_table(parsed.rows))
+
+    async def _read_body(self, request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+        body = bytearray()
+        try:
+            async for part in request.stream():
+                body += part
+                self._pending_bytes += len(part)
+                if len(body) > max_bytes:
+                    raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
+                if len(body) > MAX_BODY_BYTES and self._pending_bytes > MAX_PENDING_BYTES:
+                    raise BadRequest("too many files are being received; send it later.", 503)
+        finally:
+            self._pending_bytes -= len(body)
+        return bytes(body)
 
     async def predict(self, request: Request) -> Response:
         parsed, service, rows = await self._read_rows(request)
@@ -126,7 +142,7 @@ class _Endpoints:
 
     async def solve(self, request: Request) -> Response:
         needed = 'the body must be JSON: {"target": ">= 60", "near": {name: value, …}, …}.'
-        wanted = parse_request(SolveRequest, _parse_json(await _read_body(request), needed))
+        wanted = parse_request(SolveRequest, _parse_json(await self._read_body(request), needed))
         near = self.service.known_case(wanted.near) if isinstance(wanted.near, int) else wanted.near
         service = await self._with_known(wanted.known)
         row = await in_thread(service.read, rows_table([near]))
@@ -137,7 +153,7 @@ class _Endpoints:
         return _json_response({"proposals": proposals}, warnings=notes)
 
     async def batch(self, request: Request) -> Response:
-        body, query = await _read_body(request, MAX_FILE_BYTES), request.query_params
+        body, query = await self._read_body(request, MAX_FILE_BYTES), request.query_params
         missing = frozenset(map(str.casefold, query.getlist("missing")))
         options: Json = {**query, "missing": missing}
         content: Json = {"confidence": options.pop("confidence", None)}
@@ -157,15 +173,6 @@ class _Endpoints:
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
 
-async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > max_bytes:
-            raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
-    return bytes(body)
-
-
 def _parse_json(
     body: bytes, needed: str = 'the body must be JSON: {"rows": [{name: value, …}, …]}.'
 ) -> object:
@@ -179,7 +186,7 @@ def _json_response(content: Json, status: int = 200, warnings: list[str] | None 
     if warnings:
         content = {**content, "warnings": warnings}
     # a rest of the body may still be under way
-    headers = {"Connection": "close"} if status == 413 else None
+    headers = {"Connection": "close"} if status in (413, 503) else None
     text = json.dumps(content, allow_nan=False)
     return Response(text, status, headers, media_type="application/json")
 
