@@ -83,7 +83,7 @@ def test_predictions_know_the_column_of_the_fit(folder):
     result, stderr = predictions(folder, "--interval", "0.9", "--std")
     expected = model.predict_interval(new[["a", "b"]], batch=new["lab"])
     np.testing.assert_allclose(result["low"], expected[:, 0])
-    assert stderr.count("Batches without known rows") == 1
+    assert stderr.count("wider intervals: D. A few known rows of a batch suffice: --known") == 1
     assert stderr.count("warning") == 1
     assert result["ignored_columns"] == ["y"]
     is_known = (new["lab"] != "D").to_numpy()

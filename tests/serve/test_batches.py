@@ -57,14 +57,17 @@ def test_predictions_know_the_batch(client, model):
     np.testing.assert_allclose(result["prediction"], model.predict(X, batch=labels))
     low, high = model.predict_interval(X, batch=labels).T
     np.testing.assert_allclose([result["low"], result["high"]], [low, high])
-    assert all("far beyond the known ones" in note for note in result.get("warnings", []))
+    *far, missing = result["warnings"]
+    assert all("far beyond the known ones" in note for note in far)
+    assert missing.startswith("Batches without known rows have the mean offset")
+    assert ": missing. A few known rows of a batch suffice: known of a request" in missing
     without = json_of(client.post("/predict", json={"rows": X.to_dict("records")}))
     np.testing.assert_allclose(without["prediction"], model.predict(X))
     (warning,) = without["warnings"]
     assert "predictions are those of the mean of all batches; a column 'lab' names" in warning
     unknown = [dict(row, lab="D") for row in rows]
     warned = json_of(client.post("/predict", json={"rows": unknown}))
-    assert warned["warnings"][0].startswith("lab without known rows have the mean offset")
+    assert "wider intervals: D. A few known rows" in warned["warnings"][-1]
 
 
 def test_explanations_and_files_know_the_batch(client, model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.known_values import KnownValues
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
+from twinned.rows.batches import unknown_batches
 from twinned.rows.formatting import number_text
 from twinned.rows.schema import NUMERIC, Floats
 
@@ -180,12 +182,16 @@ class TablePredictor:
                 )
         return notes
 
-    def describe_missing_batch(self, batch: object, remedy: str) -> list[str]:
-        """A warning where no batch is given for a model with batches, else nothing."""
-        if self.batch_column is None or batch is not None:
+    def describe_unknown_batch(self, batch: Any, if_missing: str, if_new: str) -> list[str]:
+        """A warning where batches are missing or have no known rows, with the remedy for each."""
+        effects = self.fitted.batches
+        if effects is None:
             return []
-        fitted = f"{self.name} was fitted with batches, and none is given"
-        return [f"{fitted}: predictions are those of the mean of all batches; {remedy}."]
+        if batch is None:
+            fitted = f"{self.name} was fitted with batches, and none is given"
+            return [f"{fitted}: predictions are those of the mean of all batches; {if_missing}."]
+        unknown = effects.unknown_labels(batch, 1 if np.ndim(batch) == 0 else len(batch))
+        return [unknown_batches(unknown, if_new)] if unknown else []
 
     def with_known_rows(self, table: Table, option: str) -> TablePredictor:
         """With further known rows, the features and the target of which are in a table."""

@@ -299,13 +299,19 @@ class BatchEffects:
 
     def codes_of(self, batch: Any, n_rows: int) -> Indices:
         """(row,): the number of the batch of each row; −1 for one without known rows."""
-        labels, n_known = batch_labels(batch, n_rows), self.n_known
-        number = {name: code for code, name in enumerate(self.names) if n_known[code]}
-        codes = np.array([-1 if label is None else number.get(label, -1) for label in labels])
-        unknown = sorted({labels[row] or "missing" for row in np.flatnonzero(codes < 0)})
-        if unknown:
-            warnings.warn(unknown_batches("Batches", unknown), UnknownBatchWarning, stacklevel=4)
-        return codes.astype(np.intp)
+        labels, number = batch_labels(batch, n_rows), self._code_of_label()
+        if unknown := [label for label in labels if label not in number]:
+            warnings.warn(unknown_batches(unknown), UnknownBatchWarning, stacklevel=4)
+        return np.array([number.get(label, -1) for label in labels], np.intp)
+
+    def unknown_labels(self, batch: Any, n_rows: int) -> list[str | None]:
+        """Labels of batches without known rows, None where missing."""
+        number = self._code_of_label()
+        return [label for label in batch_labels(batch, n_rows) if label not in number]
+
+    def _code_of_label(self):
+        n_known = self.n_known
+        return {name: code for code, name in enumerate(self.names) if n_known[code]}
 
     def of_rows(self, features: Floats, codes: Indices) -> tuple[Floats, Floats]:
         """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""

@@ -15,16 +15,19 @@ from twinned.rows.schema import Floats
 _WHOLE = re.compile(r"(-?\d+)\.0+")
 
 
-def unknown_batches(name: str, values: Sequence[str]) -> str:
-    """Return the message of an `UnknownBatchWarning`.
+def unknown_batches(
+    labels: Sequence[str | None], remedy: str = "add_anchors(X, y, batch=…)"
+) -> str:
+    """Return the message of an `UnknownBatchWarning`; a remedy makes rows of a batch known.
 
-    >>> unknown_batches("Batches", ["lab 7"])
-    'Batches without known rows have the mean offset and wider intervals: lab 7. A few known...'
+    >>> unknown_batches(["lab 7", None])
+    'Batches without known rows have the mean offset and wider intervals: lab 7, missing. A few...'
     """
-    shown = ", ".join(values[:5]) + (", …" if len(values) > 5 else "")
+    names = sorted({label or "missing" for label in labels})
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return (
-        f"{name} without known rows have the mean offset and wider intervals: {shown}. A few known "
-        "rows suffice: add_anchors(X, y, batch=…), or twinned predict --known."
+        f"Batches without known rows have the mean offset and wider intervals: {shown}. A few "
+        f"known rows of a batch suffice: {remedy}."
     )
 
 

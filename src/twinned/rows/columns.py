@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 
 _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
+_MAX_COMPARED = 1000  # known categories, with a new one
 _DATES = "; turn it into numbers, or put skrub's TableVectorizer() before the model."
 Column = nw.Series | np.ndarray  # of a data frame, or of an array
 
@@ -129,26 +131,31 @@ def as_codes(
         # an unknown category gets a code of its own: it differs from all others and equals itself
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
-        unknown = unknown_categories(name, list(position)[n_known:])
+        unknown = unknown_categories(name, list(position)[n_known:], known_categories)
         warnings.warn(unknown, UnknownCategoryWarning, stacklevel=2)
     return codes
 
 
-def unknown_categories(name: Hashable, values: Sequence[Hashable]) -> str:
-    """Return the message of an `UnknownCategoryWarning`.
+def unknown_categories(
+    name: Hashable, values: Sequence[Hashable], known: Sequence[Hashable]
+) -> str:
+    """Return the message of an `UnknownCategoryWarning`, with the known categories most alike.
 
-    >>> unknown_categories("solvent", ["water"])
-    "Column 'solvent': 'water' was not among the categories at fit; it counts as different from..."
-    >>> unknown_categories("solvent", ["water", "acetone", "hexane", "toluene", "methanol"])
-    "Column 'solvent': 'water', 'acetone', 'hexane' and 2 others were not among the categories..."
+    >>> unknown_categories("metal", ["pd"], ["Cu", "Ni", "Pd"])
+    "Column 'metal': 'pd' was not among the categories at fit, such as 'Pd'; it counts as..."
+    >>> unknown_categories("metal", ["Fe", "Ag", "Au", "Pt", "Zn"], ["Cu", "Ni"])
+    "Column 'metal': 'Fe', 'Ag', 'Au' and 2 others were not among the categories at fit, such as..."
     """
+    texts = {str(category).strip().casefold(): category for category in known[:_MAX_COMPARED]}
+    alike = get_close_matches(str(values[0]).strip().casefold(), texts, 1, 0.0)
+    example = repr(texts[alike[0]])[:80] if alike else "none"
     shown = [text if len(text) <= 80 else f"{text[:79]}…" for text in map(repr, values[:3])]
     more = len(values) - len(shown)
     listed = ", ".join(shown) + (f" and {more} other{'s' * (more > 1)}" if more else "")
     verb, counts = ("was", "it counts") if len(values) == 1 else ("were", "each counts")
     return (
-        f"Column {name!r}: {listed} {verb} not among the categories at fit; {counts} as different "
-        "from all of them."
+        f"Column {name!r}: {listed} {verb} not among the categories at fit, such as {example}; "
+        f"{counts} as different from all of them."
     )
 
 

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 import typer
 
 from twinned.app.tables.table import TableError
-from twinned.exceptions import MissingBatchWarning
+from twinned.exceptions import MissingBatchWarning, UnknownBatchWarning
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 # Warnings for developers, which a user of the command line cannot act on.
-# Commands print their own line on a missing batch, which names the option.
+# Commands print their own line on missing and new batches, which names the option.
 _DEVELOPER_WARNINGS = (
     DeprecationWarning,
     PendingDeprecationWarning,
     FutureWarning,
     MissingBatchWarning,
+    UnknownBatchWarning,
 )
 
 

@@ -134,14 +134,14 @@ def predict_command(options: PredictOptions) -> None:
 def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     """Predict the rows of one file."""
     from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import note_missing_batch, read_rows
+    from twinned.app.cli.saved_model import note_unknown_batch, read_rows
 
     path = options.result_path(options.known)
     table = read_table(options.table, options.reading, predictor.names or ())
     table.require(options.copied, "--keep")
     rows = read_rows(predictor, table)
     remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
-    note_missing_batch(predictor, rows.batch, remedy)
+    note_unknown_batch(predictor, rows.batch, remedy)
     with messages.print_warnings():
         columns = predictor.predict(
             rows,

@@ -72,14 +72,15 @@ class QueryOptions(SavedModelOptions):
 def query_command(options: QueryOptions) -> None:
     """Select the rows of a table to measure next, with a saved model."""
     from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import load_with_table, note_missing_batch, read_rows
+    from twinned.app.cli.saved_model import load_with_table, note_unknown_batch, read_rows
     from twinned.app.tables.frames import copied_columns
 
     path = options.result_path(options.pending)
     predictor, table = load_with_table(options, "query")
     rows = read_rows(predictor, table)
     predictor.require_single_target("query")
-    note_missing_batch(predictor, options.batch, "--batch names the one of the measurements")
+    remedy = "--batch names the one of the measurements"
+    note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
     with messages.print_warnings():
         selected, columns = _select_rows(options, table, predictor, rows)
     cells = copied_columns(table, predictor.names or table.names, predictor.categories)

@@ -53,7 +53,9 @@ def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:
     return rows
 
 
-def note_missing_batch(predictor: TablePredictor, batch: object, remedy: str) -> None:
-    """Print a line where a model with batches predicts without one."""
-    for warning in predictor.describe_missing_batch(batch, remedy):
+def note_unknown_batch(
+    predictor: TablePredictor, batch: object, if_missing: str, if_new: str = "--known FILE"
+) -> None:
+    """Print a line where a model with batches predicts without one, or one without known rows."""
+    for warning in predictor.describe_unknown_batch(batch, if_missing, if_new):
         print_message("warning", warning)

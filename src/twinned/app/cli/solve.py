@@ -90,11 +90,12 @@ class SolveOptions(SavedModelOptions):
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
     from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import load_predictor, note_missing_batch, read_rows
+    from twinned.app.cli.saved_model import load_predictor, note_unknown_batch, read_rows
 
     path = options.result_path()
     predictor = load_predictor(options.model)
-    note_missing_batch(predictor, options.batch, "--batch names the one of the measurements")
+    remedy = "--batch names the one of the measurements"
+    note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
     near = None
     if options.table is not None:
         table = read_table(options.table, options.reading, predictor.names or ())

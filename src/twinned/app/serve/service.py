@@ -29,7 +29,6 @@ from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import BATCH, anchor_label, decode_row, find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import IDENTITY
-from twinned.rows.batches import unknown_batches
 from twinned.rows.columns import unknown_categories
 
 N_COMPARABLES = 8
@@ -125,14 +124,13 @@ class PredictionService:
         for feature, cells in zip(self.inputs.features, columns, strict=True):
             if feature.categories is not None:
                 new = _new_values(cells, feature.categories)
-                notes += [unknown_categories(feature.name, new)] if new else []
+                if new:
+                    notes.append(unknown_categories(feature.name, new, feature.categories))
         if self.inputs.batch is not None:
             column = self.inputs.batch.name
-            remedy = f"a column {column!r} names them"
-            notes += self.predictor.describe_missing_batch(rows.batch, remedy)
-            if rows.batch is not None:
-                new = _new_values(rows.batch, self.inputs.batch.categories or [])
-                notes += [unknown_batches(column, new)] if new else []
+            if_missing = f"a column {column!r} names them"
+            if_new = "known of a request, or Known rows of a new batch on the page"
+            notes += self.predictor.describe_unknown_batch(rows.batch, if_missing, if_new)
         return replace(rows, notes=notes)
 
     def predict(self, rows: FeatureRows, confidence: float | None) -> dict[str, list]:
