@@ -135,7 +135,7 @@ def test_other_transformations_of_the_target_are_refused(tmp_path, rows, functio
     twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
     model = TransformedTargetRegressor(twin, func=functions[0], inverse_func=functions[1])
     model.fit(X, y)
-    with pytest.raises(TypeError, match=r"TransformedTargetRegressor is not .*; use .* Log"):
+    with pytest.raises(TypeError, match=r"TransformedTargetRegressor is not .*; use .* Trans"):
         to_onnx(model, tmp_path / "model.onnx")
 
 

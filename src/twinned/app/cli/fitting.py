@@ -24,7 +24,7 @@ from twinned.app.report.collect import batch_content, leaderboard_content
 from twinned.diagnostics.blend_checks import DiagnosedRows
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.diagnostics.recommendation import choose_model, describe_failure
-from twinned.estimators.conformal import fit_with_held_out_errors, with_calibration
+from twinned.estimators.conformal import fit_with_held_out_errors, replace_groups, with_calibration
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.exceptions import UnknownCategoryWarning
@@ -141,6 +141,9 @@ def fit_twin(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Fact
             twin, results = _cross_validate(options, data, twin)
         else:
             twin.fit(data.X, data.y, **data.arguments)
+            if data.groups is not None:
+                codes = encode_groups(data.groups, len(data.y))
+                twin = twin.with_fitted(replace_groups(twin.fitted_, codes))
     return twin, results | {"seconds": round(time.perf_counter() - start, 3)}
 
 
