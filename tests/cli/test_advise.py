@@ -112,25 +112,15 @@ def test_recommended_model_is_saved_shown_and_printed(table, tmp_path):
         assert f"{member}: RMSE" in result.stderr
 
 
-def test_findings_and_rows_to_predict(table, tmp_path):
+def test_findings_and_progress(table):
     path, frame = table
     doubled = frame.assign(kind=["a", "b"] * 20)
     doubled.iloc[[*range(40), *range(40)]].to_csv(path, index=False)
-    new = tmp_path / "new.csv"
-    doubled.drop(columns="price").assign(R1=1e4, kind="c").to_csv(new, index=False)
-    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
+    result = run("advise", path, "-t", "price", "--budget", "0.1s")
     assert result.exit_code == 0, result.output
     assert 'Data checks (the page "Data checks" of the documentation' in result.stdout
     assert "TW101 warning: Duplicate rows. 40 of 80 rows (50 %) repeat" in result.stdout
-    assert "TW401 warning: New rows outside of the training rows. 40 of 40" in result.stdout
     assert "checking the data" in result.stderr  # progress, although it is no terminal
-    doubled.drop(columns="price").to_csv(new, index=False)
-    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
-    assert "Of the 40 rows to predict, not more than expected lie outside" in result.stdout
-    new.write_text("R1\n1\n")
-    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
-    assert result.exit_code == 2
-    assert "(features of the training table)" in result.stderr
 
 
 def test_labels_name_the_rows(json_output):

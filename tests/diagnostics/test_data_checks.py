@@ -170,26 +170,6 @@ def test_few_rows(rng, n, p, n_groups):
     assert "TW303" not in findings(rng.rand(90, 2), rng.rand(90), groups=np.arange(90) % 30)
 
 
-# --- new rows -----------------------------------------------------------------------------------
-
-
-def test_new_rows_outside(table, rng):
-    X, y = table
-    X = X.assign(kind=pd.Categorical(rng.choice(["p", "q"], 200)))
-    inside = X.sample(50, random_state=0)[["kind", *"dcba"]]
-    assert not findings(X, y, X_new=inside)
-    outside = inside.assign(b=inside["b"] + (np.arange(50) < 20))
-    found = findings(X, y, X_new=outside)["TW401"]
-    assert 15 <= found.numbers["rows"] <= 20
-    assert list(found.numbers["features"]) == ["b"]
-    other = inside.assign(kind=["new"] * 50)
-    assert findings(X, y, X_new=other)["TW401"].numbers["features"] == {"kind": 50}
-    with pytest.raises(ValueError, match="lack the features 'a'"):
-        check_data(X, y, X_new=inside.drop(columns="a"))
-    far = findings(X[list("abcd")].to_numpy(), y, X_new=2 + rng.rand(9, 4))["TW401"]
-    assert far.numbers["rows"] == 9
-
-
 # --- errors in words ----------------------------------------------------------------------------
 
 

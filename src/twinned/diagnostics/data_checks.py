@@ -1,4 +1,4 @@
-"""Data checks with codes: duplicates, groups, leaks, counters, the target, the size and new rows.
+"""Data checks with codes: duplicates, groups, leaks, counters, the target and the size.
 
 `check_data` runs them all; none fits more than a quick model. docs/checks.md describes each code.
 """
@@ -28,15 +28,11 @@ from twinned.diagnostics.findings import (
 )
 from twinned.diagnostics.group_checks import check_batch_offsets, check_groups
 from twinned.diagnostics.row_checks import check_duplicates, check_replicates
-from twinned.fitted.applicability import ApplicabilityDomain, count_outside
-from twinned.fitted.known_values import is_unlikely
 from twinned.fitted.target import TargetTransform
-from twinned.fitted.twin import Queries
-from twinned.models.learned_metric import learn_metric
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_significant
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, column_list, encode_columns, extend_schema, is_table
+from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows, validate_target
 
 # Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).
@@ -52,7 +48,6 @@ _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the sma
 _LEAST_GAIN = 0.05  # by the logarithm, of the error
 _DOMINANT = 0.5  # share of one row in the squared error
 _LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
-_METRIC_ROWS = 200  # of which the metric is learned by which new rows are compared
 
 
 def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
@@ -72,7 +67,6 @@ def check_data(
     *,
     groups: Indices | None = None,
     batch: ArrayLike | None = None,
-    X_new: ArrayLike | None = None,
     log_target: bool = False,
 ) -> list[Finding]:
     """Check a table for what makes errors or predictions misleading.
@@ -88,8 +82,6 @@ def check_data(
     batch : array of shape (n,), default=None
         Batch of each row, whose values have unknown offsets; features are then not checked for
         names of batches, nor rows for further groups.
-    X_new : table or array of shape (n_new, n_features), default=None
-        Rows to predict later, to compare with the labelled ones.
     log_target : bool, default=False
         Whether the logarithm of y will be fitted, so that it is not suggested.
 
@@ -121,7 +113,6 @@ def check_data(
         *(() if log_target else check_skewness(sample)),
         *check_dominant_row(sample),
         *check_size(table, groups),
-        *(() if X_new is None else check_new_rows(table, X_new, groups)),
     ]
     return sorted(findings, key=lambda finding: finding.level != WARNING)
 
@@ -302,42 +293,3 @@ def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]
             "Read the error bars, prefer simple models, and get more labels or fewer features.",
             {"rows": n, "features": p, "groups": n_groups},
         )
-
-
-# --- new rows -------------------------------------------------------------------------------------
-
-
-def check_new_rows(table: CheckedTable, X: ArrayLike, groups: Indices | None) -> Iterator[Finding]:
-    """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
-    schema, y, features = table.schema, table.y, table.schema.to_rows(table.matrix).features
-    metric = learn_metric(features, y, max_rows=_METRIC_ROWS)
-    domain = ApplicabilityDomain(table.matrix, features, metric, y, schema.categorical, groups)
-    matrix, expected = _encode(table, X), domain.expected_share()
-    n_outside = count_outside(domain.rate(Queries(schema, None, matrix))[1])
-    share = n_outside / len(matrix)
-    if not is_unlikely(n_outside, len(matrix), expected):
-        return
-    n_beyond = domain.known_values.beyond(matrix).sum(axis=0)
-    order = [int(j) for j in np.argsort(-n_beyond, kind="stable") if n_beyond[j] > 0]
-    counts = {table.names[j]: int(n_beyond[j]) for j in order}
-    where = f", most often in {list_names([*counts])}" if counts else ""
-    yield Finding(
-        "TW401",
-        f"{n_outside:,} of {len(matrix):,} new rows ({format_percent(share)}) lie outside of the "
-        f"training rows{where}; of rows like those, {format_percent(expected)} would.",
-        "Errors and intervals reported here do not hold there: label such rows and add them to "
-        "the table (twinned.query selects them), or restrict predictions to rows inside.",
-        {"rows": n_outside, "share": share, "expected_share": expected, "features": counts},
-    )
-
-
-def _encode(table: CheckedTable, X_new: ArrayLike) -> Floats:
-    """(row, feature) codes and numbers; a new category has a code beyond the known ones."""
-    if not is_table(X_new):
-        return np.asarray(X_new, dtype=np.float64)
-    values, names = column_list(X_new)
-    by_name = dict(zip(map(str, names), values, strict=True))
-    if missing := [name for name in table.names if name not in by_name]:
-        raise ValueError(f"The new rows lack the features {list_names(missing)}.")
-    columns = [by_name[name] for name in table.names]
-    return encode_columns(extend_schema(table.schema, columns), columns, table.names)

@@ -23,7 +23,7 @@ from twinned.estimators.target import TransformedTargetTwin
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import aligned
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.validation import count_rows, draw_seed
+from twinned.rows.validation import draw_seed
 
 
 @dataclass(repr=False)
@@ -125,7 +125,6 @@ def diagnose(
     y_upper: ArrayLike | None = None,
     y_std: ArrayLike | None = None,
     log_target: bool = False,
-    X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
     progress: Callable[[str], None] | None = None,
@@ -160,8 +159,6 @@ def diagnose(
     log_target : bool, default=False
         Whether to fit the logarithm of y and its bounds, which must be positive. A lower bound of 0
         is none. All errors are in units of y.
-    X_new : table or array of shape (n_new, n_features), default=None
-        Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
         Number of threads, as in `AutoTwinRegressor`.
     random_state : int, RandomState or None, default=None
@@ -196,14 +193,14 @@ def diagnose(
     }
     data = DiagnosedRows.validate(blend, transform, X=X, y=y, **fit_arguments)
     progress("checking the data")
-    findings = _check_rows(data.take(data.known), batch, X_new, log_target)
+    findings = _check_rows(data.take(data.known), batch, log_target)
     data = data.affordable(budget, n_jobs, blend.random_state)
     known_rows = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
     checks = BlendChecks(blend, data, known_rows, transform, time_budget, progress).run()
     code = python_code(checks.twin, transform, **fit_arguments)
-    return _summarize(checks, code, findings, _notes(findings, X_new, data))
+    return _summarize(checks, code, findings, _notes(data))
 
 
 def _summarize(
@@ -239,7 +236,7 @@ def _summarize(
 
 
 def _check_rows(
-    known_rows: DiagnosedRows, batch: ArrayLike | None, X_new: ArrayLike | None, log_target: bool
+    known_rows: DiagnosedRows, batch: ArrayLike | None, log_target: bool
 ) -> list[Finding]:
     """Return the findings of the data checks; `batch` of all rows may have a name."""
     return check_data(
@@ -247,7 +244,6 @@ def _check_rows(
         known_rows.y,
         groups=known_rows.codes,
         batch=None if batch is None else safe_indexing(batch, known_rows.table_rows),
-        X_new=X_new,
         log_target=log_target,
     )
 
@@ -268,12 +264,9 @@ def _clone_blend(
     return blend.set_params(random_state=seed, n_jobs=n_jobs)
 
 
-def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
-    """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
+def _notes(data: DiagnosedRows) -> list[str]:
+    """Return sentences on censored rows, known errors and a subset of rows."""
     notes = []
-    if X_new is not None and all(finding.code != "TW401" for finding in findings):
-        rows = f"{count_rows(X_new):,} rows to predict"
-        notes.append(f"Of the {rows}, not more than expected lie outside of the training rows.")
     if n := int(data.censored.sum()):
         notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
     if data.y_std is not None:

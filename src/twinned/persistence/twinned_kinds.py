@@ -42,6 +42,20 @@ from twinned.rows.validation import check_finite
 
 # memory of an element, with its copies
 _COVARIANCE_BYTES, _INDICATOR_BYTES = 16, 32
+# fields of `Anchors`: attributes of a file
+_ANCHORS = {
+    "matrix": "anchors_X_",
+    "y": "anchors_y_",
+    "table_rows": "anchor_rows_",
+    "weight": "anchor_weights_",
+    "labels": "anchor_labels_",
+    "groups": "anchor_groups_",
+    "batch": "anchor_batches_",
+    "deviation": "anchor_deviations_",
+    "y_std": "anchor_y_std_",
+    "variances": "_variances",
+    "censored_X": "_censored_X",
+}
 
 
 def _build_table(record: State, at: At) -> TableSchema:
@@ -72,23 +86,9 @@ def _build_anchors(twin, state, at, scale=None):
         at.ensure(state["anchor_deviations_"] is not None, "has no deviations of its anchors")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
-    return Anchors(
-        schema=table,
-        matrix=X,
-        y=state["anchors_y_"],
-        table_rows=state["anchor_rows_"],
-        weight=weights,
-        labels=state["anchor_labels_"],
-        scale=scale,
-        censored_X=state["_censored_X"],
-        learned_metric=_optional(LearnedMetric, state["_learned_metric"]),
-        n_jobs=twin.n_jobs,
-        groups=state["anchor_groups_"],
-        batch=codes,
-        deviation=state["anchor_deviations_"],
-        y_std=state["anchor_y_std_"],
-        variances=state["_variances"],
-    )
+    values = {name: state[attribute] for name, attribute in _ANCHORS.items()}
+    metric = _optional(LearnedMetric, state["_learned_metric"])
+    return Anchors(schema=table, **values, scale=scale, learned_metric=metric, n_jobs=twin.n_jobs)
 
 
 def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibration | None:
@@ -117,37 +117,20 @@ def _optional(kind, record):
     return None if record is None else kind(*record)
 
 
-_OF_EFFECTS = (
-    "names",
-    "features",
-    "codes",
-    "residual",
-    "weight",
-    "reliability",
-    "tail",
-    "noise_ratio",
-    "common_rows",
-    "shrinks",
-    "center",
-)
-_OF_DEVIATION = ("length_scales", "slope", "smooth", "stretch", "noise", "between")
-
-
 def _build_effects(parts: State | None) -> BatchEffects | None:
     if parts is None:
         return None
-    deviation = Deviation(parts["feature_center"], **{name: parts[name] for name in _OF_DEVIATION})
-    return BatchEffects(deviation=deviation, **{name: parts[name] for name in _OF_EFFECTS})
+    of_deviation = {field.name for field in fields(Deviation)} & parts.keys() - {"center"}
+    deviation = {name: parts[name] for name in of_deviation}
+    others = {name: parts[name] for name in parts.keys() - of_deviation - {"feature_center"}}
+    return BatchEffects(deviation=Deviation(parts["feature_center"], **deviation), **others)
 
 
 def _read_effects(effects: BatchEffects | None) -> State | None:
     if effects is None:
         return None
-    return {
-        **{name: vars(effects)[name] for name in _OF_EFFECTS},
-        **{name: vars(effects.deviation)[name] for name in _OF_DEVIATION},
-        "feature_center": effects.deviation.center,
-    }
+    parts = {**vars(effects.deviation), **vars(effects), "feature_center": effects.deviation.center}
+    return {name: parts[name] for name in RECORDS["batches"]}
 
 
 def _set_twin(
@@ -352,22 +335,12 @@ def _read_twin(twin: BaseEstimator) -> State:
         **of_estimator,
         "_pair_dtype": of_estimator["_pair_dtype"].name,
         "_schema": fitted.schema,
-        "anchors_X_": anchors.matrix,
-        "anchors_y_": anchors.y,
-        "anchor_rows_": anchors.table_rows,
-        "anchor_weights_": anchors.weight,
-        "anchor_labels_": anchors.labels,
-        "anchor_groups_": anchors.groups,
-        "anchor_batches_": anchors.batch,
-        "anchor_y_std_": anchors.y_std,
-        "_variances": anchors.variances,
-        "anchor_deviations_": anchors.deviation,
+        **{attribute: vars(anchors)[name] for name, attribute in _ANCHORS.items()},
         "_batches": _read_effects(fitted.batches),
         "anchor_errors_": twin.anchor_residuals_,
         "local_power_": power,
         "n_nearest_anchors_": twin.n_nearest_anchors_,
         "_learned_metric": None if metric is None else tuple(metric),
-        "_censored_X": anchors.censored_X,
         "intervals_": _read_calibration(fitted),
         "applicability_": fitted.applicability and vars(fitted.applicability),
         "replicate_correlation_": fitted.replicate_correlation,

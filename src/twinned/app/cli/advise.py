@@ -20,8 +20,6 @@ from twinned.app.cli.options import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from twinned.app.cli.training_data import TrainingData
     from twinned.app.report.collect import Content
     from twinned.diagnostics import Diagnosis
@@ -41,8 +39,6 @@ class AdviseOptions(TrainingOptions):
 
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
 
-        twinned advise houses.csv --target price --test offers.csv
-
         twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
 
     Parameters
@@ -52,9 +48,6 @@ class AdviseOptions(TrainingOptions):
         advice-yield.html.
     output
         The recommended model to write: model.twin.
-    test
-        A table of rows to predict later: a finding reports how many lie outside of the training
-        rows.
     budget
         About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
         Models that would take longer are fitted with less effort or skipped, as are checks; from
@@ -67,7 +60,6 @@ class AdviseOptions(TrainingOptions):
 
     report: Annotated[Path | None, typer.Option("--report", "-r")] = None
     output: Annotated[Path | None, output_option()] = None
-    test: Annotated[Path | None, typer.Option(metavar="TABLE")] = None
     seed: Annotated[int, seed_option()] = 0
     as_json: Annotated[bool, json_option()] = False
 
@@ -89,7 +81,7 @@ def advise_command(options: AdviseOptions) -> None:
     """Recommend a model for a table, and state whether twinning helps."""
     from twinned import save
     from twinned.app.cli.summary import format_advice
-    from twinned.app.cli.training_data import read_new_rows, read_training_data
+    from twinned.app.cli.training_data import read_training_data
     from twinned.app.report.render import render
     from twinned.persistence.archive import write_atomically
 
@@ -105,9 +97,8 @@ def advise_command(options: AdviseOptions) -> None:
         model_path = output and check_output_path(output, inputs)
 
         data = read_training_data(options)
-        new_rows = read_new_rows(options.test, data, options.reading) if options.test else None
         messages.print_notes(data.notes)
-        diagnosis, content = _diagnose(options, data, new_rows, end)
+        diagnosis, content = _diagnose(options, data, end)
 
         if model_path is not None:
             diagnosis.twin.target_name_ = options.target
@@ -121,9 +112,7 @@ def advise_command(options: AdviseOptions) -> None:
     messages.print_result(content, format_advice(content, data), options.as_json)
 
 
-def _diagnose(
-    options: AdviseOptions, data: TrainingData, new_rows: pd.DataFrame | None, end: float
-) -> tuple[Diagnosis, Content]:
+def _diagnose(options: AdviseOptions, data: TrainingData, end: float) -> tuple[Diagnosis, Content]:
     """Return the diagnosis and the content of its report, as far as there is time until `end`."""
     from joblib import cpu_count
 
@@ -140,7 +129,6 @@ def _diagnose(
             budget=max(0.01, end - time.perf_counter()),
             groups=data.groups,
             log_target=options.log_target,
-            X_new=new_rows,
             n_jobs=cpu_count(),
             progress=progress,
             random_state=options.seed,

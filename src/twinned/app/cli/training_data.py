@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from twinned.app.tables import frames
 from twinned.app.tables.columns import date_columns, numeric_column, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import Problems, ReadOptions, Table, join_names
+from twinned.app.tables.table import Problems, Table, join_names
 from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
@@ -132,15 +131,6 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     notes = [*reading_note(table), *dropped, *empty, *limits, *of_errors, *notes]
     cv = None if options.time_column is None else ForwardFolds()
     return TrainingData(table, X, y, groups, notes, arguments, len(all_rows) - len(table), cv)
-
-
-def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
-    """Read the features of the training data from another table."""
-    names = [str(name) for name in data.X.columns]
-    table = read_table(path, reading, names)
-    table.require(frames.source_columns(table, names), "features of the training table")
-    categories = [data.categories.get(name) for name in names]
-    return frames.prediction_frame(table, names, categories)[0]
 
 
 def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
