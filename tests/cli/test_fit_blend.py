@@ -128,7 +128,6 @@ def test_effort_of_a_long_budget():
     ("options", "text"),
     [
         (("--pairs", "3"), "--pairs does not apply to --model auto; use a twin"),
-        (("--anchors", "3"), "--anchors does not apply to --model auto; use a twin"),
         (("-m", "twin", "--budget", "9s"), "--budget needs --model auto"),
         (("--budget", "soon"), "--budget must be a time such as 60s or 2m"),
         (("--pairs", "few", "-m", "twin"), "--pairs must be auto, all or a positive whole number"),

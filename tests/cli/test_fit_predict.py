@@ -123,14 +123,13 @@ def test_fit_and_predict_equal_the_python_api(folder):
     path = folder / "forest.twin"
     succeeded(
         run("fit", folder / "table.csv", "--target", "y", "--model", "forest", "--seed", "3",
-            "--anchors", "5", "-o", path, *QUICK)
+            "-o", path, *QUICK)
     )  # fmt: skip
     result = succeeded(run("predict", path, folder / "new.csv", "--std", *EXACT))
     known = frame(folder / "table.csv")
     twin = TwinRegressor(
         RandomForestRegressor(100, min_samples_leaf=2),
         pairs=3,
-        anchors=twinned.NearestAnchors(5),
         random_state=3,
     ).fit(known.drop(columns="y"), known["y"])
     mean, std = twin.predict(frame(folder / "new.csv"), return_std=True)
@@ -191,7 +190,7 @@ def test_keep_copies_columns(folder, model):
     assert_refused(refused, "--keep", "absent")
 
 
-@pytest.mark.parametrize("name", ["twin", "knn", "ridge"])
+@pytest.mark.parametrize("name", ["twin", "forest", "ridge"])
 def test_each_model_fits_and_predicts(folder, name):
     path = folder / "model.twin"
     succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", name, "-o", path, *QUICK))
@@ -242,25 +241,22 @@ def test_seed_determines_the_model(folder):
 
 def test_options_are_passed_to_the_twin(folder):
     path = folder / "model.twin"
-    succeeded(
-        run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "--pairs", "all", "--anchors",
-            "4", "--drop", "R3", "-c", "U", "-o", path, "--no-check")
-    )  # fmt: skip
+    options = ("--pairs", "all", "--drop", "R3", "-c", "U", "--no-check")
+    succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", *options, "-o", path))
     twin = twinned.load(path)
     assert twin.n_pairs_ == 900
     assert list(twin.feature_names_in_) == ["U", "R1", "R2", "material"]
     assert twin.fitted_.anchors.schema.kinds == ["categorical", "numeric", "numeric", "categorical"]
-    assert (twin.anchors.k, twin.anchors.metric) == (4, "euclidean")
 
 
-@pytest.mark.parametrize("options", [("boost",), ("extra-trees", "--anchors", "5")])
-def test_missing_values_in_models_that_take_them(folder, options):
+@pytest.mark.parametrize("model", ["twin", "forest"])
+def test_missing_values_in_models_that_take_them(folder, model):
     table = read_exactly(folder / "table.csv")
     table.loc[3, "U"] = np.nan
     table.loc[5, "material"] = None
     table.to_csv(folder / "gaps.csv", index=False)
     path = folder / "model.twin"
-    succeeded(run("fit", folder / "gaps.csv", "-t", "y", "-o", path, *QUICK, "-m", *options))
+    succeeded(run("fit", folder / "gaps.csv", "-t", "y", "-o", path, *QUICK, "-m", model))
     result = succeeded(run("predict", path, folder / "gaps.csv"))
     assert np.isfinite(csv_of(result)["prediction"]).all()
 
@@ -301,14 +297,14 @@ def test_the_check_is_cross_validation(folder, log):
 
     options = ["--log-target"] if log else []
     result = run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin",
-                 "--json", "--anchors", "24", *options)  # fmt: skip
+                 "--json", *options)  # fmt: skip
     check = json.loads(succeeded(result).stdout)["check"]
     known = frame(folder / "table.csv")
     X, y = known.drop(columns="y"), known["y"].to_numpy()
     folds = KFold(5, shuffle=True, random_state=0)
     ridge = make_pipeline(StandardScaler(), Ridge())
 
-    twin = TwinRegressor(ridge, anchors=twinned.NearestAnchors(24), random_state=0)
+    twin = TwinRegressor(ridge, random_state=0)
     predicted = cross_val_predict(twin, X, np.log(y) if log else y, cv=folds)
     if log:
         predicted = TargetTransform(is_log=True).invert_mean(predicted, np.log(y))
@@ -439,7 +435,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         ("a,y\n1,2\n3,inf\n", (), ["line 3", "'inf'", "finite"]),
         ("a,y\n1,2\n3,4\nx,5\n", (), ["line 4", "'x'", "--categorical a"]),
         (IDS, (), ["no feature besides 'y'", "'id' holds 25", "'row0'", "'a' counts the rows"]),
-        ("a,b,y\n1,2,2\n,3,4\n", (), ["line 3", "'a'", "--model ridge", "forest"]),
+        ("a,b,y\n1,2,2\n,3,4\n", (), ["line 3", "'a'", "--model ridge takes none"]),
         ("y\n1\n2\n", (), ["no feature besides 'y'"]),
         ("a,y\n1,2\n", (), ["fewer than two rows", "a pair needs two"]),
         ("a,y\n1,2\n2,-3.5\n", ("--log-target",), ["line 3", "-3.5", "logarithm"]),
@@ -447,8 +443,6 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         (GOOD, ("--model", "tree"), ["--model must be one of", "forest", "not tree"]),
         (GOOD, ("--pairs", "many"), ["--pairs", "'many'", "auto, all"]),
         (GOOD, ("--pairs", "0"), ["--pairs", "'0'"]),
-        (GOOD, ("--anchors", "-1"), ["--anchors", "'-1'"]),
-        (GOOD, ("--anchors", "9"), ["--anchors 9", "4"]),
         (GOOD, ("--drop", "c"), ["no column 'c'", "--drop"]),
         (GOOD, ("--drop", "y"), ["--drop", "'y'", "--target"]),
         (GOOD, ("--categorical", "c"), ["no column 'c'", "--categorical"]),
@@ -665,19 +659,6 @@ def test_debug_works_with_each_command(call):
     assert "Traceback" in result.stderr
     assert "twinned: error: " in result.stderr.splitlines()[-1]
     assert "Traceback" not in run(*call).stderr
-
-
-def test_pairs_of_neighbors_are_bounded():
-    from twinned.app.cli.fit import FitOptions
-    from twinned.app.cli.fitting import NEIGHBOR_PARTNERS, make_twin
-
-    def pairs(model, option):
-        files = {"table": Path("t.csv"), "output": Path("m.twin")}
-        options = FitOptions(**files, targets=["y"], model=model, pairs=option)
-        return make_twin(options).pairs
-
-    assert pairs("knn", "auto") == NEIGHBOR_PARTNERS
-    assert (pairs("knn", "all"), pairs("knn", "5"), pairs("ridge", "auto")) == ("all", 5, "auto")
 
 
 @pytest.mark.parametrize("command", ["advise", "fit", "predict"])

@@ -462,7 +462,7 @@ def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
     table, model = tmp_path / "lab.xlsx", tmp_path / "m.twin"
     lab(["Mean", 2.5, 9.5, 75.0], n=12, B3="<1,5", C4="n.d.")(table)
     options = ("--missing", "n.d.")
-    fit = run("fit", table, "-t", "y", "-m", "boost", "--no-check", "-o", model, *options, "--json")
+    fit = run("fit", table, "-t", "y", "-m", "twin", "--no-check", "-o", model, *options, "--json")
     assert fit.exit_code == 0, fit.output
     assert (json.loads(fit.stdout)["rows"], json.loads(fit.stdout)["dropped_rows"]) == (12, 1)
     result = run("predict", model, table, "--keep", "Sample", *options)

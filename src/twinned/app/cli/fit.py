@@ -22,8 +22,7 @@ from twinned.app.cli.options import (
 if TYPE_CHECKING:
     from twinned.app.cli.training_data import TrainingData
 
-_MODELS = ("auto", "twin", "forest", "extra-trees", "boost", "knn", "ridge", "neural")
-_MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural")
+_MODELS = ("auto", "twin", "forest", "ridge", "neural")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +65,10 @@ class FitOptions(TrainingOptions):
     model
         auto, the model that twinned advise recommends: a blend of twins, networks, trees, Gaussian
         processes and ridge regression, or one of them; or twin, a twin of gradient boosting; or the
-        base estimator of another twin: forest, extra-trees, boost, knn, ridge, neural.
+        base estimator of another twin: forest, ridge, neural.
     pairs
         The training pairs: all, M random partners for each row, or auto, which bounds time and
-        memory (8 partners for knn).
-    anchors
-        The anchors of a prediction: all rows, or the K nearest. Distances are computed on the
-        columns as they are, so scale them first.
+        memory.
     budget
         With --model auto: about how long the fit may take. Members that would take too long are
         fitted with less effort or skipped; from 30 minutes on, they have more effort. The default
@@ -90,7 +86,6 @@ class FitOptions(TrainingOptions):
     model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
     default_budget: ClassVar[str] = "5m"
     pairs: Annotated[str, advanced_option(metavar="auto|all|M")] = "auto"
-    anchors: Annotated[str, advanced_option(metavar="all|K")] = "all"
     jobs: Annotated[int | None, advanced_option("--jobs", "-j", min=1, metavar="N")] = None
     seed: Annotated[int, seed_option()] = 0
     check: Annotated[bool, advanced_option("--check/--no-check", metavar="")] = True
@@ -99,11 +94,6 @@ class FitOptions(TrainingOptions):
     @property
     def is_blend(self) -> bool:
         return self.model == "auto"
-
-    @property
-    def n_anchors(self) -> int | None:
-        """The number of nearest anchors, None for all."""
-        return None if self.anchors == "all" else int(self.anchors)
 
     def validate(self) -> None:
         """Raise a ValueError for values that no table allows."""
@@ -118,16 +108,12 @@ class FitOptions(TrainingOptions):
                 "several targets need --model auto, without --log-target, --error, --batch and "
                 "limits."
             )
-        for option, value, words in (
-            ("--pairs", self.pairs, ("auto", "all")),
-            ("--anchors", self.anchors, ("all",)),
-        ):
-            if self.is_blend and value != words[0]:
-                twin = "use a twin, such as --model twin"
-                raise ValueError(f"{option} does not apply to --model auto; {twin}.")
-            if value not in words and not (value.isdecimal() and int(value) > 0):
-                choices = f"{', '.join(words)} or a positive whole number"
-                raise ValueError(f"{option} must be {choices}, not {value!r}.")
+        if self.is_blend and self.pairs != "auto":
+            twin = "use a twin, such as --model twin"
+            raise ValueError(f"--pairs does not apply to --model auto; {twin}.")
+        if self.pairs not in ("auto", "all") and not (self.pairs.isdecimal() and int(self.pairs)):
+            choices = "auto, all or a positive whole number"
+            raise ValueError(f"--pairs must be {choices}, not {self.pairs!r}.")
         _ = self.seconds
 
 
@@ -167,7 +153,7 @@ def fit_command(options: FitOptions) -> None:
         messages.print_message("note", note)
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,
-        "anchors": options.n_anchors or (len(model.anchors_y_) if is_single else len(data.X)),
+        "anchors": len(model.anchors_y_) if is_single else len(data.X),
         "seed": options.seed,
         **results,
         "output": str(options.output),
@@ -184,13 +170,9 @@ def _check_data(options: FitOptions, data: TrainingData) -> None:
     """Raise a ValueError for data that the model refuses."""
     from twinned.app.tables.frames import first_missing
 
-    n_known = len(data.X) - data.n_censored
-    if options.n_anchors is not None and options.n_anchors > n_known:
-        raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")
     missing = first_missing(data.table, data.X)
-    if missing and options.model not in _MODELS_ALLOWING_NAN:
-        others = f"--model {options.model} takes none; {', '.join(_MODELS_ALLOWING_NAN)} do"
-        raise ValueError(f"{missing} has no value, and {others}.")
+    if missing and options.model == "ridge":
+        raise ValueError(f"{missing} has no value, and --model ridge takes none; others do.")
 
 
 def _note_findings(options: FitOptions, data: TrainingData) -> None:

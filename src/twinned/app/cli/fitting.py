@@ -8,14 +8,13 @@ import warnings
 import numpy as np
 import pandas as pd
 from joblib import cpu_count
-from sklearn import ensemble
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
-from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
+from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.app.cli import messages
 from twinned.app.cli.fit import FitOptions
 from twinned.app.cli.results import Facts
@@ -31,9 +30,6 @@ from twinned.exceptions import UnknownCategoryWarning
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.folds import Folds, encode_groups, row_folds
 
-# Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
-# pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
-NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 _N_FOLDS = 5
 MIN_ROWS_FOR_CHECK = 10
@@ -96,36 +92,19 @@ def _blend_facts(options: FitOptions, start: float) -> Facts:
 # --- single twins -----------------------------------------------------------------------------
 
 
-def make_twin(options: FitOptions, missing_values: bool = False) -> BaseEstimator:
+def make_twin(options: FitOptions) -> BaseEstimator:
     """Return an unfitted twin."""
-    anchors: str | NearestAnchors = "all"
-    if options.n_anchors is not None:
-        metric = "nan_euclidean" if missing_values else "euclidean"
-        anchors = NearestAnchors(options.n_anchors, metric=metric)
     if options.model == "neural":
         from twinned import TwinNeuralRegressor
 
         twin: BaseEstimator = TwinNeuralRegressor(effort=NEURAL_EFFORT)
     else:
-        twin = TwinRegressor(_base_estimator(options.model))
+        forest = RandomForestRegressor(100, min_samples_leaf=2)
+        bases = {"forest": forest, "ridge": make_pipeline(StandardScaler(), Ridge())}
+        twin = TwinRegressor(bases.get(options.model))  # None for the default twin
     pairs = int(options.pairs) if options.pairs.isdecimal() else options.pairs
-    if (options.model, pairs) == ("knn", "auto"):
-        pairs = NEIGHBOR_PARTNERS
-    twin.set_params(
-        pairs=pairs, anchors=anchors, n_jobs=options.jobs or 1, random_state=options.seed
-    )
+    twin.set_params(pairs=pairs, n_jobs=options.jobs or 1, random_state=options.seed)
     return TransformedTargetTwin(twin) if options.log_target else twin
-
-
-def _base_estimator(model: str) -> BaseEstimator | None:
-    estimators = {
-        "forest": ensemble.RandomForestRegressor(100, min_samples_leaf=2),
-        "extra-trees": ensemble.ExtraTreesRegressor(100, min_samples_leaf=2),
-        "boost": ensemble.HistGradientBoostingRegressor(),
-        "knn": make_pipeline(StandardScaler(), KNeighborsRegressor()),
-        "ridge": make_pipeline(StandardScaler(), Ridge()),
-    }
-    return estimators.get(model)  # None for the default twin
 
 
 def fit_twin(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Facts]:
@@ -133,7 +112,7 @@ def fit_twin(options: FitOptions, data: TrainingData) -> tuple[TwinMethods, Fact
 
     Limits have no error, so that a twin that is fitted to some is not cross-validated.
     """
-    twin, start = make_twin(options, bool(data.X.isna().any(axis=None))), time.perf_counter()
+    twin, start = make_twin(options), time.perf_counter()
     results: Facts = {"check": None, "summary": ""}
     with messages.progress_bar() as begin_step:
         begin_step("fitting")

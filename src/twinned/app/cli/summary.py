@@ -109,10 +109,11 @@ def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: a twin and its cross-validation."""
-    nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
     pairs = f"{messages.counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
-    anchors = f"{facts['anchors']:,} {nearest}anchors"
-    yield "model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}"
+    yield (
+        "model",
+        f"{facts['model']}, fitted to {pairs}, predicts from {facts['anchors']:,} anchors",
+    )
     if not (check := facts["check"]):
         return
     yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
