@@ -580,7 +580,10 @@ def main():
     table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
     trials = list_trials(arguments.draws, arguments.models, arguments.datasets, arguments.spreads)
     frame.run_benchmark(table, trials, measure, arguments)
-    lines = summary(table.read())
+    results = table.read()
+    if not {*ALTERNATIVES, BLEND} <= set(results["model"]):
+        return
+    lines = summary(results)
     frame.write_markdown(arguments.output.with_suffix(".md"), lines)
     if arguments.page:
         before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)

@@ -23,10 +23,10 @@ from twinned import (
 from twinned.app.report.collect import batch_content
 from twinned.app.report.render import draw_deviations
 from twinned.batches.deviation import Deviation
-from twinned.batches.effects import BatchEffects
 from twinned.batches.estimation import remove_deviations
 from twinned.batches.joint import JointProcess
 from twinned.batches.joint import _Likelihood as joint_likelihood
+from twinned.batches.variances import estimate_effects
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels
 from twinned.rows.kernels import KERNELS, kernel_of_rows
@@ -82,7 +82,7 @@ def make_effects(kind):
     names = [str(code) for code in range(6)]
     start = Deviation(np.zeros(2), np.ones(2), slope=0.5, smooth=0.1)
     rows = start, features, residual, codes, rng.uniform(0.5, 2.0, len(codes))
-    return BatchEffects.estimate(names, *rows, shrinks=True, kind=kind)
+    return estimate_effects(names, *rows, shrinks=True, kind=kind)
 
 
 @pytest.mark.parametrize("kind", ["offset", "function", "auto"])
@@ -400,19 +400,19 @@ def test_intervals_of_an_unusual_laboratory_cover(kind):
     assert all(0.86 <= share <= 0.94 for share in shares.values()), shares
 
 
-def test_an_outlying_row_of_a_new_batch_counts_little():
+def test_outlying_rows_of_a_new_batch_count_little_unless_they_agree():
     X, y, batch, _ = make_table(200, 8, spread=0.3, noise=0.0)
     y = y + 0.2 * np.random.RandomState(0).standard_t(2, size=200)
     model = AutoTwinRegressor(members=MEMBERS, random_state=0).fit(X, y, batch=batch)
     truth = model.predict(X[:4], batch="lab 0")
-    y_new = truth + np.array([5.0, 0.0, 0.0, 0.0])
-    for n_rows in (1, 4):
-        added = model.add_anchors(X[:n_rows], y_new[:n_rows], batch="new").batch_offsets_["offset"]
-        without = model.add_anchors(X[:n_rows], truth[:n_rows], batch="new").batch_offsets_[
-            "offset"
-        ]
-        assert added["new"] - without["new"] < 0.6  # with a normal distribution about 2 and 1
-        np.testing.assert_allclose(added.drop("new"), without.drop("new"), atol=1e-9)
+
+    def offsets(shift):
+        return model.add_anchors(X[:4], truth + shift, batch="new").batch_offsets_["offset"]
+
+    without, outlying = offsets(0.0), offsets([5.0, 0.0, 0.0, 0.0])
+    assert outlying["new"] - without["new"] < 0.6  # with a normal distribution about 1
+    np.testing.assert_allclose(outlying.drop("new"), without.drop("new"), atol=1e-9)
+    assert abs(offsets(15.0)["new"] - without["new"] - 15.0) < 0.2
 
 
 def test_adding_rows_to_a_known_batch_updates_its_offset(blend):

@@ -1,28 +1,24 @@
-"""Deviations of batches: estimates from the residuals of their known rows, and predictions."""
+"""Deviations of batches that their known rows show, and predictions of them."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
-from scipy.optimize import minimize_scalar
 
-from twinned.batches.deviation import Deviation, variance_between
-from twinned.batches.noise import N_STEPS, NORMAL, fit_noise, log_density, noise_ratio, tail_weight
+from twinned.batches.deviation import Deviation
+from twinned.batches.noise import N_STEPS, NORMAL, log_density, noise_ratio, tail_weight
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels, unknown_batches
 from twinned.rows.schema import Floats, Indices
 
 _DIGITS = 8  # of the standard deviation of the errors, in y without deviations
-_MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
-_NOISE_FACTORS = (-5.0, 4.0)  # logarithms, of the variance of the errors
-_CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
 _TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constants
 _LEAST_COMMON_ROWS = 3.0  # of a batch that is added
-_LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
+LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +34,21 @@ class _Solution:
     variance: float  # of the constant
     precision: Floats  # (row,): diagonal of the inverse covariance with that of the constants
     solved: Floats  # (row,): the inverse covariance times the residuals
+
+
+class HeldOutResiduals(NamedTuple):
+    """Residuals as expected by the others of their batch. All arrays are (row,)."""
+
+    rows: Indices
+    codes: Indices
+    errors: Floats
+    variance: Floats  # of the errors of rows that are not outlying, in units of those of the batch
+    share: Floats  # of the variance that is that of the error of the row
+
+    @property
+    def squares(self) -> Floats:
+        """Squares of scaled errors."""
+        return self.errors**2 / self.variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,124 +74,10 @@ class BatchEffects:
     kind: str = "offset"  # of deviations that are compared
     _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
 
-    @classmethod
-    def estimate(
-        cls,
-        names: list[str],
-        start: Deviation,
-        features: Floats,
-        residual: Floats,
-        codes: Indices,
-        weight: Floats | None,
-        *,
-        shrinks: bool,
-        kind: str = "offset",
-    ) -> BatchEffects:
-        """From residuals (row,), codes of batches and sample weights.
+    # --- errors of known rows -----------------------------------------------------------------
 
-        `kind` is `"offset"`, `"function"` or `"auto"`. The covariance of functions is `start`, to
-        whose variance of the errors factors are found.
-        """
-        weight = np.ones(len(codes)) if weight is None else weight
-        weight = weight * (len(weight) / np.sum(weight))
-        known = cls(
-            names=names,
-            deviation=start,
-            features=features,
-            codes=codes,
-            residual=residual,
-            weight=weight,
-            noise_ratio=np.ones(len(names)),
-            common_rows=np.full(len(names), np.inf),
-            reliability=np.ones(len(codes)),
-            shrinks=shrinks,
-            kind=kind,
-        )
-        constant = replace(start, slope=0.0, smooth=0.0)
-        if kind != "auto":
-            return known.fit(constant if kind == "offset" else start)
-        by_constants, by_functions = known.fit(constant), known.fit(start)
-        gains = by_functions.log_densities() - by_constants.log_densities()
-        return by_functions if gains.sum() > _CLEAR_GAIN else by_constants
-
-    def fit(self, deviation: Deviation) -> BatchEffects:
-        """With variances of the errors and of the constants that the known rows show."""
-        weight = self.weight
-        if not deviation.is_constant:  # of a large batch, some rows
-            order = np.random.RandomState(0).permutation(len(self.codes))
-            order = order[np.argsort(self.codes[order], kind="stable")]
-            sorted_codes = self.codes[order]
-            position = np.arange(len(order)) - np.searchsorted(sorted_codes, sorted_codes)
-            weight = weight.copy()
-            weight[order[position >= _MAX_ROWS]] = 0.0
-        first = replace(self, deviation=deviation, weight=weight)._with_errors()._with_noise()
-        if first.tail != NORMAL or np.isfinite(first.common_rows).any():
-            first = first._with_errors()  # by rows with other weights
-        return first._with_uncertainty().with_reliability(self.known_batches)
-
-    # --- variances ----------------------------------------------------------------------------
-
-    def _with_errors(self) -> BatchEffects:
-        """With the variance of the errors of rows, and then that of the constants.
-
-        Where deviations are constants, it is that within batches; else the one by which held-out
-        residuals are likeliest.
-        """
-        if self.deviation.is_constant:
-            return self._with_error_variance(self._variance_within())
-        noise = self.deviation.noise
-        found = minimize_scalar(
-            lambda factor: -self._with_error_variance(noise * np.exp(factor)).log_densities().sum(),
-            bounds=_NOISE_FACTORS,
-            method="bounded",
-            options={"xatol": 0.1},
-        )
-        return self._with_error_variance(noise * float(np.exp(found.x)))
-
-    def _with_error_variance(self, noise: float) -> BatchEffects:
-        return replace(self, deviation=replace(self.deviation, noise=noise)).with_between()
-
-    def _variance_within(self) -> float:
-        """Of residuals within batches of several rows."""
-        weight = self.weight * self.reliability / self.noise_ratio[self.codes]
-        sums, codes = np.bincount(self.codes, weight), self.codes
-        means = np.bincount(codes, weight * self.residual) / np.maximum(sums, 1e-300)
-        centered = self.residual - means[codes]
-        used = (np.bincount(codes)[codes] > 1) & (weight > 0)
-        size = np.abs(self.residual).max() + 1e-280
-        if not used.any() or np.sqrt(np.mean(centered[used] ** 2)) <= 1e-12 * size:
-            return 1e-24 * float(np.mean(self.residual**2))
-        freedom = np.count_nonzero(used) - len(np.unique(codes[used]))
-        return float(np.sum(weight[used] * centered[used] ** 2)) / freedom
-
-    def with_between(self) -> BatchEffects:
-        """With the variance and the mean of the constants, from estimates of each."""
-        free = replace(self, shrinks=False)
-        solutions = [free.solution(int(code)) for code in self.known_batches]
-        means = np.array([solution.constant for solution in solutions])
-        variance = np.array([solution.variance for solution in solutions])
-        between = variance_between(means, variance)
-        center = float(np.average(means, weights=1.0 / (between + variance + 1e-300)))
-        return replace(self, deviation=replace(self.deviation, between=between), center=center)
-
-    def _with_uncertainty(self) -> BatchEffects:
-        """With larger variances of deviations, as these are estimates from few batches.
-
-        The common function is nearest to the batches that it was fitted to, and the deviation of a
-        new one has a t distribution.
-        """
-        n_batches = max(len(self.known_batches), 4)
-        factor = (n_batches + 1.0) / (n_batches - 1.0 - _LOST_FREEDOM)
-        variances = {
-            name: getattr(self.deviation, name) * factor for name in ("slope", "smooth", "between")
-        }
-        return replace(self, deviation=replace(self.deviation, **variances))
-
-    def held_out(self, codes: Indices) -> tuple[Floats, Floats, Indices]:
-        """(row,): errors and variances of residuals by the others of their batch, and the rows.
-
-        The variances are those of rows that are not outlying, in units of the noise of the batch.
-        """
+    def held_out(self, codes: Indices) -> HeldOutResiduals:
+        """Errors of residuals of some batches, as expected by the others of their batch."""
         errors, variances, rows = [], [], []
         for code in codes:
             own = self.solution(int(code))
@@ -191,7 +88,9 @@ class BatchEffects:
             of_deviation = np.maximum(1.0 / own.precision[used] - (noise * ratio)[used], 0.0)
             variances.append(of_deviation / self.noise_ratio[code] + noise[used])
             rows.append(own.rows[used])
-        return np.concatenate(errors), np.concatenate(variances), np.concatenate(rows)
+        row, variance = np.concatenate(rows), np.concatenate(variances)
+        share = self.deviation.noise / self.weight[row] / variance
+        return HeldOutResiduals(row, self.codes[row], np.concatenate(errors), variance, share)
 
     @property
     def known_batches(self) -> Indices:
@@ -200,23 +99,11 @@ class BatchEffects:
 
     def log_densities(self) -> Floats:
         """(row,): logarithms of the densities of residuals, by the others of their batch."""
-        errors, variances, rows = self.held_out(self.known_batches)
+        held_out = self.held_out(self.known_batches)
         result = np.zeros(len(self.codes))
-        variances = variances * self.noise_ratio[self.codes[rows]]
-        result[rows] = log_density(errors**2, variances, self.tail)
+        variances = held_out.variance * self.noise_ratio[held_out.codes]
+        result[held_out.rows] = log_density(held_out.errors**2, variances, self.tail)
         return result
-
-    def _with_noise(self) -> BatchEffects:
-        """With tails, and with variances of the errors of batches, if held-out errors show them."""
-        errors, variances, rows = self.held_out(self.known_batches)
-        tail, common_rows, unit = fit_noise(errors**2 / variances, self.codes[rows])
-        self = replace(
-            self,
-            deviation=replace(self.deviation, noise=self.deviation.noise * unit),
-            tail=tail,
-            common_rows=np.full(len(self.names), common_rows),
-        )
-        return self.with_reliability(self.known_batches)
 
     def with_reliability(self, codes: Indices) -> BatchEffects:
         """With weights of the rows of some batches, and variances of their errors."""
@@ -225,16 +112,16 @@ class BatchEffects:
         reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
         reliability[np.isin(self.codes, codes)] = 1.0
         ratio[codes] = 1.0
+        n = len(ratio)
         codes = np.intersect1d(codes, self.known_batches)
         for _ in range(N_STEPS if len(codes) else 0):
             self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
-            errors, variances, rows = self.held_out(codes)
-            batch, squares = self.codes[rows], errors**2 / variances
-            weight = tail_weight(squares / ratio[batch], self.tail)
-            sums = np.bincount(batch, weight * squares, len(ratio))
-            counts = np.bincount(batch, minlength=len(ratio)).astype(float)
+            held_out = self.held_out(codes)
+            weight = tail_weight(held_out.squares / ratio[held_out.codes], self.tail)
+            sums = np.bincount(held_out.codes, weight * held_out.share * held_out.squares, n)
+            counts = np.bincount(held_out.codes, held_out.share, n)
             ratio[codes] = noise_ratio(sums, counts, self.common_rows)[codes]
-            reliability[rows] = weight
+            reliability[held_out.rows] = weight
         return replace(self, reliability=reliability, noise_ratio=ratio)
 
     # --- equations ----------------------------------------------------------------------------
@@ -264,12 +151,10 @@ class BatchEffects:
             by_residual = inverse @ residual
         prior, total = 0.0, max(ones.sum(), 1e-280)
         if self.shrinks:
-            # constants have a t distribution, as a batch may be far from all others; but where
-            # errors have tails, a row that is far is an outlying one
+            # constants have a t distribution, as a batch may be far from all others
             score = (by_residual.sum() / total) ** 2 / (deviation.between + 1.0 / total)
             widening = (_TAIL_OF_CONSTANTS + score) / (_TAIL_OF_CONSTANTS + 1.0)
-            widening = max(1.0, widening) if self.tail == NORMAL else 1.0
-            prior = 1.0 / max(deviation.between * widening, 1e-280)
+            prior = 1.0 / max(deviation.between * max(1.0, widening), 1e-280)
         variance = 1.0 / (prior + ones.sum())
         constant = float(variance * by_residual.sum())
         self._solutions[code] = solution = _Solution(
@@ -380,7 +265,9 @@ class BatchEffects:
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
-        of_unknown = ((self.noise_ratio, 1.0), (self.n_known, 0.0), (self.common_rows, self._new))
+        held_out = self.held_out(self.known_batches)
+        counts = np.bincount(held_out.codes, held_out.share, len(self.names))
+        of_unknown = ((self.noise_ratio, 1.0), (counts, 0.0), (self.common_rows, self._new))
         variance = self._of_new_rows(*(np.append(*values) for values in of_unknown))
         return np.sqrt(variance[np.maximum(codes, -1)])
 
@@ -399,7 +286,7 @@ class BatchEffects:
 
         The quantiles of their t distribution are close to those of a normal one of this variance.
         """
-        return ratio / (1.0 - _LOST_FREEDOM / (common_rows + counts))
+        return ratio / (1.0 - LOST_FREEDOM / (common_rows + counts))
 
     def widening(self, std_error: Floats, ratio: Floats) -> Floats:
         """Factors of the error scale, by the error of a deviation and by the noise of a batch."""
@@ -422,14 +309,15 @@ class BatchEffects:
             )
             variance = np.maximum(1.0 / precision - noise, 0.0)
             std[own.rows] = np.sqrt(np.where(alone, self.deviation.between, variance))
-        errors, variances, rows = self.held_out(self.known_batches)
-        batch, squares = self.codes[rows], self.reliability[rows] * errors**2 / variances
-        counts = np.bincount(batch, minlength=len(self.names)) - 1.0
-        sums = np.bincount(batch, squares, len(self.names))
+        held_out = self.held_out(self.known_batches)
+        codes, share, n = held_out.codes, held_out.share, len(self.names)
+        squares = self.reliability[held_out.rows] * share * held_out.squares
+        counts = np.bincount(codes, share, n)[codes] - share
+        sums = np.bincount(codes, squares, n)[codes] - squares
         variance = self.noise_ratio[self.codes]
-        common = self.common_rows[batch]
-        of_others = noise_ratio(sums[batch] - squares, counts[batch], common)
-        variance[rows] = self._of_new_rows(of_others, counts[batch], common)
+        common = self.common_rows[codes]
+        ratio_of_others = noise_ratio(sums, counts, common)
+        variance[held_out.rows] = self._of_new_rows(ratio_of_others, counts, common)
         return mean, std, np.sqrt(variance)
 
     def rounded(self, y: Floats) -> Floats:

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from twinned.batches.effects import BatchEffects
 from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint
+from twinned.batches.variances import estimate_effects
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_choice
@@ -61,7 +61,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
     parts = joint.deviation.scaled(features), y, known_codes, weight
     deviation, common = joint.held_out(*parts, np.arange(len(y)))
     shift = float(np.average(y - deviation, weights=weight))
-    effects = BatchEffects.estimate(
+    effects = estimate_effects(
         names.tolist(),
         joint.deviation,
         features,

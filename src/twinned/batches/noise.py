@@ -13,20 +13,22 @@ NORMAL = 1e6
 _TAILS = (NORMAL, 12.0, 6.0, 4.0, 3.0, 2.0)
 _COMMON_ROWS = (np.inf, 32.0, 16.0, 8.0, 4.0, 2.0)
 _CLEAR_GAIN = 3.0  # of the log density of held-out errors, by either of them
+_TAIL_OF_RATIOS = 2.0  # degrees of freedom of the t distribution of logarithms of variances
 N_STEPS = 5  # of the weights of outlying rows
 
 
-def fit_noise(squares: Floats, codes: Indices) -> tuple[float, float, float]:
+def fit_noise(squares: Floats, codes: Indices, share: Floats) -> tuple[float, float, float]:
     """Degrees of freedom, rows of the common variance, and this variance in units of the errors.
 
-    From `squares` (row,) of held-out errors in units of their standard deviations.
+    From `squares` (row,) of held-out errors in units of their standard deviations, and the `share`
+    of their variances that is that of the errors of rows.
 
-    >>> fit_noise(np.ones(40), np.arange(40) % 4)
+    >>> fit_noise(np.ones(40), np.arange(40) % 4, np.ones(40))
     (1000000.0, inf, 1.0)
     """
     best, result = -np.inf, (NORMAL, np.inf, 1.0)
     for tail, common_rows in product(_TAILS, _COMMON_ROWS):
-        value, unit = _held_out_likelihood(squares, codes, tail, common_rows)
+        value, unit = _held_out_likelihood(squares, codes, share, tail, common_rows)
         value -= _CLEAR_GAIN * ((tail != NORMAL) + np.isfinite(common_rows))
         if value > best:
             best, result = value, (tail, common_rows, unit)
@@ -38,12 +40,19 @@ def tail_weight(squares: Floats, tail: float) -> Floats:
     return (tail + 1.0) / (tail + squares)
 
 
-def noise_ratio(sums: Floats | Indices, counts: Floats, common_rows: Floats | float) -> Floats:
+def noise_ratio(
+    sums: Floats | Indices, counts: Floats | Indices, common_rows: Floats | float
+) -> Floats:
     """Variances of the errors of batches with these sums of scaled squares, in common ones.
 
-    >>> noise_ratio(np.array([30.0, 30.0]), np.array([10.0, 10.0]), np.array([10.0, np.inf]))
-    array([2., 1.])
+    The common variance counts less in a batch that is clearly noisier than others.
+
+    >>> noise_ratio(np.array([15.0, 15.0]), np.array([10.0, 10.0]), np.array([10.0, np.inf]))
+    array([1.25, 1.  ])
     """
+    excess = np.log(np.maximum(sums / np.maximum(counts, 1e-9), 1.0))
+    score = excess**2 / (2.0 / np.maximum(counts, 1e-9) + 2.0 / common_rows)
+    common_rows = common_rows / np.maximum(1.0, (_TAIL_OF_RATIOS + score) / (_TAIL_OF_RATIOS + 1.0))
     return 1.0 + (sums - counts) / (common_rows + counts)
 
 
@@ -55,15 +64,16 @@ def log_density(squares: Floats, variances: Floats, tail: float) -> Floats:
 
 
 def _held_out_likelihood(
-    squares: Floats, codes: Indices, tail: float, common_rows: float
+    squares: Floats, codes: Indices, share: Floats, tail: float, common_rows: float
 ) -> tuple[float, float]:
     """Of errors, by the noise that the others of their batch have; and the common variance."""
-    unit, counts = 1.0, np.bincount(codes).astype(float)
+    unit, counts = 1.0, np.bincount(codes, share)
     ratio: Floats = np.ones(len(counts))
     for _ in range(N_STEPS):
         weighted = squares * tail_weight(squares / (unit * ratio[codes]), tail)
-        unit = float(np.mean(weighted / ratio[codes])) + 1e-280
-        sums = np.bincount(codes, weighted / unit)
+        unit = float(np.average(weighted / ratio[codes], weights=share)) + 1e-280
+        own = share * weighted / unit
+        sums = np.bincount(codes, own)
         ratio = noise_ratio(sums, counts, common_rows)
-    others = noise_ratio(sums[codes] - weighted / unit, counts[codes] - 1.0, common_rows)
+    others = noise_ratio(sums[codes] - own, counts[codes] - share, common_rows)
     return float(log_density(squares, unit * others, tail).sum()), unit

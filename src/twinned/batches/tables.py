@@ -38,11 +38,11 @@ def tabulate_effects(
             slopes.append((high - low).mean() / (2.0 * step[column]))
         table[f"slope {name}"] = slopes
     table["noise_std"] = effects.within * np.sqrt(effects.noise_ratio)
-    errors, variances, rows = effects.held_out(effects.known_batches)
-    std = np.sqrt(variances) * effects.error_ratio(effects.codes[rows])
-    is_covered = np.abs(errors) <= stdtrit(effects.tail, 0.95) * std
-    held_out = pd.DataFrame({"rmse": errors**2, "coverage": is_covered})
-    means = held_out.groupby(effects.codes[rows]).mean().reindex(range(len(table)))
+    held_out = effects.held_out(effects.known_batches)
+    std = np.sqrt(held_out.variance) * effects.error_ratio(held_out.codes)
+    is_covered = np.abs(held_out.errors) <= stdtrit(effects.tail, 0.95) * std
+    rows = pd.DataFrame({"rmse": held_out.errors**2, "coverage": is_covered})
+    means = rows.groupby(held_out.codes).mean().reindex(range(len(table)))
     table["rmse"] = means["rmse"].to_numpy() ** 0.5
     table["coverage"] = means["coverage"].to_numpy()
     return table

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
+from twinned.batches.variances import estimate_effects
 from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.twin import FittedTwin
@@ -275,7 +276,7 @@ def update_effects(
     weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
     weight = weight if anchors.weight is None else weight * anchors.weight
     features = anchors.schema.to_rows(anchors.matrix).features
-    batches = BatchEffects.estimate(
+    batches = estimate_effects(
         first.names,
         first.deviation,
         features,
