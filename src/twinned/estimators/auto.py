@@ -76,7 +76,8 @@ class AutoTwinRegressor(BlendAttributes):
         where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
-        that are far behind other members in their first folds are not fitted further.
+        that are far behind other members in their first folds are not fitted further, nor are plain
+        networks where the neural twin is far behind.
     cv : int, splitter, iterable or None, default=None
         Folds, in which each row must be held out at most once. An integer is that many random
         folds, None is 5, or 10 with fewer than 500 rows (1,000 with `effort="thorough"`); rows with

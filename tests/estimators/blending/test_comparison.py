@@ -11,7 +11,7 @@ from twinned.estimators import auto
 from twinned.estimators.blending import cross_fit
 from twinned.estimators.blending.comparison import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.estimators.blending.cross_fit import CrossFit
-from twinned.estimators.blending.members import FitSettings, resolve_members
+from twinned.estimators.blending.members import CrossFittedMember, FitSettings, resolve_members
 from twinned.estimators.blending.rows import blend_rows
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows
@@ -48,23 +48,24 @@ def in_first_folds(rows, values):
 
 def test_a_member_with_twice_the_error_is_far_behind(rows):
     best, other, poor = predictions(rows, 0.5, 1.2, 3.0)
-    reason = describe_if_behind(in_first_folds(rows, poor), {"a": other, "b": best}, rows)
-    assert reason.startswith(f"{FAR_BEHIND} in its first folds: RMSE")
-    assert reason.split()[-2] == "b"
+    of_all = {"a": other, "b": best, "c": in_first_folds(rows, poor)}
+    reason = describe_if_behind("c", of_all, rows)
+    assert reason.startswith(f"{FAR_BEHIND}: RMSE of c ")
+    assert ", of b " in reason
 
 
 def test_a_member_with_less_than_one_and_a_half_times_the_error_is_not(rows):
     best, other = predictions(rows, 1.0, 1.2)
-    assert describe_if_behind(in_first_folds(rows, other), {"b": best}, rows) is None
+    assert describe_if_behind("a", {"a": in_first_folds(rows, other), "b": best}, rows) is None
 
 
 def test_between_them_the_weight_decides(rows):
     # independent errors: a share of the worse member lowers those of the blend
     best, other = predictions(rows, 1.0, 1.7)
-    assert describe_if_behind(in_first_folds(rows, other), {"b": best}, rows) is None
+    assert describe_if_behind("a", {"a": in_first_folds(rows, other), "b": best}, rows) is None
     # the same errors, larger: no share of it does
     larger = in_first_folds(rows, rows.y + 1.7 * (best - rows.y))
-    assert describe_if_behind(larger, {"b": best}, rows) is not None
+    assert describe_if_behind("a", {"a": larger, "b": best}, rows) is not None
 
 
 def test_others_are_compared_only_where_they_predict_all_rows(rows):
@@ -72,8 +73,9 @@ def test_others_are_compared_only_where_they_predict_all_rows(rows):
     held_out = in_first_folds(rows, poor)
     incomplete = best.copy()
     incomplete[np.flatnonzero(~np.isnan(held_out))[0]] = np.nan
-    assert describe_if_behind(held_out, {"b": incomplete}, rows) is None
-    assert describe_if_behind(held_out, {"b": incomplete, "a": other}, rows).split()[-2] == "a"
+    some = {"b": incomplete, "c": held_out}
+    assert describe_if_behind("c", some, rows) is None
+    assert ", of a " in describe_if_behind("c", {**some, "a": other}, rows)
 
 
 def test_rows_count_by_their_weight(rows):
@@ -81,9 +83,10 @@ def test_rows_count_by_their_weight(rows):
     poor[::2] += 10.0
     weight = np.where(np.arange(len(rows)) % 2, 1.0, 1e-9)
     held_out = in_first_folds(rows, poor)
-    assert describe_if_behind(held_out, {"b": best}, rows) is not None
+    of_all = {"a": held_out, "b": best}
+    assert describe_if_behind("a", of_all, rows) is not None
     weighted = type(rows)(**{**vars(rows), "weight": weight})
-    assert describe_if_behind(held_out, {"b": best}, weighted) is None
+    assert describe_if_behind("a", of_all, weighted) is None
 
 
 def fitted_folds(rows, monkeypatch, specs, **settings):
@@ -111,6 +114,30 @@ def test_trees_on_a_smooth_function_are_left_out(rows, monkeypatch, n_jobs):
     assert labels == ["ridge", "gp_rbf"]
     assert fits.skipped["extra_trees"].startswith(FAR_BEHIND)
     assert {fold for label, fold in fitted if label == "extra_trees"} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("twin_error", [0.01, 3.0])
+def test_plain_networks_wait_for_the_neural_twin(rows, monkeypatch, twin_error):
+    specs = automatic("gp_rbf", "neural", "neural_twin")
+    fit_fold, order = cross_fit._fit_fold, []
+
+    def fit(spec, settings, rows, fold, imputed):
+        order.append(spec.label)
+        if spec.label == "gp_rbf":
+            return fit_fold(spec, settings, rows, fold, imputed)
+        error = twin_error * np.random.RandomState(0).normal(size=len(rows))
+        return CrossFittedMember(spec.label, None, None, spec, rows.y + error, 1.0, 1.0)
+
+    monkeypatch.setattr(cross_fit, "_fit_fold", fit)
+    monkeypatch.setattr(CrossFit, "_join", lambda self, spec, fits: fits[0])
+    fits = CrossFit(rows, FitSettings())
+    labels = [member.label for member in fits.fit_all(specs)]
+    if twin_error > 1:
+        assert labels == ["gp_rbf", "neural_twin"]
+        assert fits.skipped["neural"].startswith(f"{FAR_BEHIND}: RMSE of neural_twin ")
+    else:
+        assert order == ["gp_rbf", "neural_twin", "neural"]
+        assert not fits.skipped
 
 
 def test_members_that_were_named_are_all_fitted(rows, monkeypatch):

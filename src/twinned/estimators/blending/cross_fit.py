@@ -2,7 +2,8 @@
 
 Without a time budget, the fits of members and folds are independent tasks of a pool of threads. Of
 the members that `"auto"` chooses, trees are fitted without their first folds first; those that are
-far behind the others there are not fitted further. With a time budget, members are fitted one after
+far behind the others there are not fitted further, nor are plain networks where the neural twin is
+far behind. With a time budget, members are fitted one after
 another: ridge regression, which takes next to no time and is often among the best on tables of few
 rows, and then the others in the order of expected seconds per gain, each with the largest effort
 that takes at most half of the remaining time; then those that take more; and then members of less
@@ -47,6 +48,7 @@ from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
+_TWIN, _PLAIN = "neural_twin", "neural"  # networks with and without pairs
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
@@ -132,7 +134,7 @@ class CrossFit:
                 if len(fits[spec.label]) == len(self._folds(spec)):
                     members[spec.label] = self._join(spec, fits[spec.label])
 
-        first = {spec.label: self._first_folds(spec) for spec in specs}
+        first = {spec.label: self._first_folds(spec, specs) for spec in specs}
         fit([(spec, fold) for spec in longest_first for fold in first[spec.label]])
         self.skipped |= self._reasons_behind(fits, set(members))
         fit(
@@ -147,25 +149,30 @@ class CrossFit:
         fitted = [members.get(spec.label) for spec in specs]
         return [member for member in fitted if member is not None]
 
-    def _first_folds(self, spec: MemberSpec) -> list[int]:
-        """The fits of a member before it is compared with others; all fits where it is not."""
+    def _first_folds(self, spec: MemberSpec, specs: list[MemberSpec]) -> list[int]:
+        """The fits of a member before it is compared with others; all fits where it is not.
+
+        Plain networks have none: they wait for the neural twin, which is compared in their place.
+        """
+        if spec.is_optional and spec.label == _PLAIN and _TWIN in {s.label for s in specs}:
+            return []
         is_compared = spec.is_optional and not spec.one_fit and spec.name != "ridge"
         return first_folds(self.rows) if is_compared else self._folds(spec)
 
     def _reasons_behind(
         self, fits: dict[str, list[_FoldFit]], complete: set[str]
     ) -> dict[str, str]:
-        """Reasons of those members that are far behind others in their first folds."""
+        """Reasons of those members that are far behind others, or as the neural twin is."""
         predictions = {
             label: _out_of_fold([fit for fit in of_member if isinstance(fit, CrossFittedMember)])
             for label, of_member in fits.items()
-            if not any(isinstance(fit, str) for fit in of_member)
+            if of_member and not any(isinstance(fit, str) for fit in of_member)
         }
         reasons = {}
-        for label in predictions:
-            others = {name: values for name, values in predictions.items() if name != label}
-            if label not in complete:
-                reasons[label] = describe_if_behind(predictions[label], others, self.rows)
+        for label in fits.keys() - complete:
+            compared = label if fits[label] else _TWIN
+            if compared in predictions:
+                reasons[label] = describe_if_behind(compared, predictions, self.rows)
         return {label: reason for label, reason in reasons.items() if reason is not None}
 
     def fit_within(
