@@ -89,24 +89,15 @@ def test_missing_data_folder_is_reported_in_one_line(command, monkeypatch, tmp_p
     assert_refused(run(*command), "TWINNED_DATA", "nowhere")
 
 
-def test_show_without_the_file_names_the_fetch_command(empty):
+def test_show_has_the_source_and_the_differences_from_the_paper(empty):
     result = run("show", "rcl")
     assert result.exit_code == 0
     record = info("RCL")
     for text in (record.source, record.licence, record.target, record.sha256, *record.notes):
         assert text in result.stdout
-    assert "twinned datasets fetch RCL" in result.stdout
-    assert json.loads(run("show", "rcl", "--json").stdout)["first_rows"] is None
-
-
-def test_show_prints_the_first_rows(empty):
-    result = run("show", "TF")
-    assert result.exit_code == 0
-    assert "0.0976" in result.stdout  # x1 of the first point
+    assert "at_hand: absent" in result.stdout
     shown = json.loads(run("show", "TF", "--json").stdout)
-    assert shown["columns"] == ["x1", "x2"]
-    assert len(shown["first_rows"]) == 5
-    assert set(shown["first_rows"][0]) == {"x1", "x2", "y"}
+    assert (shown["columns"], shown["at_hand"]) == (["x1", "x2"], "built in")
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["fetch"], ["show"]])
@@ -126,12 +117,3 @@ def test_all_files_are_fetched_from_the_named_folder():
     assert [entry["key"] for entry in entries] == list(KEYS)
     paths = [entry["path"] for entry in entries if entry["key"] != "TF"]
     assert all(os.path.dirname(path) == os.path.normpath(folder) for path in paths)
-
-
-@needs_files
-@pytest.mark.parametrize("key", KEYS)
-def test_every_set_can_be_shown(key):
-    result = run("show", key)
-    assert result.exit_code == 0
-    shown = json.loads(run("show", key, "--json").stdout)
-    assert list(shown["first_rows"][0]) == [*shown["columns"], shown["target"]]

@@ -48,8 +48,8 @@ def test_file_and_json_are_those_of_solve(twin):
     options = [
         "--bounds",
         "time:2..4",
-        "--sum-to",
-        "heat,load=10",
+        "--constraint",
+        "heat+load=10",
         "--constraint",
         "heat - time <= 3",
     ]
@@ -82,9 +82,12 @@ def test_file_and_json_are_those_of_solve(twin):
         (["--goal", "12", "--fix", "solvent=acid"], "known row has; known are oil, water."),
         (["--goal", "12", "--bounds", "time:3..1"], "--bounds of 'time': 3 is larger than 1"),
         (["--goal", "12", "--bounds", "time=3"], "--bounds must be such as"),
-        (["--goal", "12", "--sum-to", "heat,time"], "A constraint has the form"),
-        (["--goal", "12", "--sum-to", "heat,time=900"], "No row satisfies"),
-        (["--goal", "12", "--sum-to", "heat,tiem=9"], "of the columns heat, time, load, solvent"),
+        (["--goal", "12", "--constraint", "heat+time"], "A constraint has the form"),
+        (["--goal", "12", "--constraint", "heat+time=900"], "No row satisfies"),
+        (
+            ["--goal", "12", "--constraint", "heat,tiem=9"],
+            "of the columns heat, time, load, solvent",
+        ),
         (["--goal", "12", "--bounds", "time:long"], "--bounds of 'time' must be"),
         (["--goal", "12", "--near", "none.csv"], "none.csv"),
         (["--goal", "12", "--confidence", "0.9"], "--confidence needs a calibrated"),

@@ -286,12 +286,6 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         """The trained networks."""
         return self.networks(PlainNetworks)
 
-    def predict_encoded(self, matrix: Floats) -> Floats:
-        """(row, output): predictions of encoded rows."""
-        networks = self.plain_networks()
-        members = networks.predict(networks.scale.transform(self._schema.to_rows(matrix)))
-        return np.tensordot(networks.member_weights, members, axes=1)
-
     def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))

@@ -1,7 +1,6 @@
 """`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
-from collections.abc import Hashable
 from operator import attrgetter
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from twinned.app.cli.messages import make_table, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
-from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info, load
+from twinned.datasets import KEYS, STANDARD_KEYS, Dataset, fetch, info
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
 
@@ -25,8 +24,6 @@ app: typer.Typer = typer.Typer(
         f"splits: {', '.join(STANDARD_KEYS)}."
     ),
 )
-
-N_FIRST_ROWS = 5
 
 
 @app.command("list")
@@ -81,44 +78,22 @@ def show_command(
     key: Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}, in any case.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show one data set: source, licence, columns, differences from the paper, first rows.
+    """Show one data set: source, licence, columns, file, and differences from the paper.
 
-    The first rows are shown if the file is at hand; nothing is downloaded.
+    Nothing is downloaded.
 
     Example: twinned datasets show RCL
     """
     record = info(key)
-    _, location = locate(record)
-    rows = None if location == "absent" else _first_rows(record)
+    details = _summary(record, locate(record)[1])
+    details |= _facts(record, "target", "columns", "source", "file", "sha256", "url", "notes")
     if as_json:
-        details = _facts(record, "target", "columns", "source", "file", "sha256", "url", "notes")
-        _print_json(_summary(record, location) | details | {"first_rows": rows})
-    else:
-        _print_record(record, location, rows)
-
-
-def _print_record(record: Dataset, location: str, rows: list[dict[Hashable, float]] | None) -> None:
-    # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
-    typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
-    typer.echo(f"target:   {record.target}\ncolumns:  {', '.join(record.columns)}")
-    typer.echo(f"source:   {record.source}\nlicence:  {record.licence}")
-    if record.file is not None:
-        typer.echo(f"file:     {record.file} ({location}), SHA-256 {record.sha256}")
-    for note in record.notes:
-        typer.echo(f"note:     {note}")
-    if rows is None:
-        typer.echo(f"rows:     not at hand; `twinned datasets fetch {record.key}` downloads them")
+        _print_json(details)
         return
-    typer.echo("first rows:")
-    table = make_table(*map(str, rows[0]), left=0)
-    for row in rows:
-        table.add_row(*(f"{value:.6g}" for value in row.values()))
-    Console().print(table)
-
-
-def _first_rows(record: Dataset) -> list[dict[Hashable, float]]:
-    X, y = load(record.key)
-    return X.assign(**{record.target: y}).head(N_FIRST_ROWS).to_dict("records")
+    # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
+    for name, value in (details | {"columns": ", ".join(record.columns)}).items():
+        for text in value if isinstance(value, tuple) else (value,):
+            typer.echo(f"{name}: {text}")
 
 
 def _location(record: Dataset) -> str:

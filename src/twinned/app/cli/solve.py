@@ -44,7 +44,7 @@ class SolveOptions(SavedModelOptions):
 
         twinned solve alloy.twin --goal ">=60" --near row.csv --fix temperature --confidence 0.9
 
-        twinned solve mix.twin --goal 45..50 --bounds "time:1..8" --sum-to "a,b,c=100" -o new.xlsx
+        twinned solve mix.twin --goal 45..50 --bounds "time:1..8" --constraint "a+b+c=100"
 
         twinned solve both.twin --goal "hardness:>=60" --goal cost:min
 
@@ -61,10 +61,9 @@ class SolveOptions(SavedModelOptions):
     bounds
         The range of a numeric column, such as "time:1..8"; that of the known rows by default. May
         be repeated.
-    sum_to
-        Columns with a fixed sum, such as "a,b,c=100". May be repeated.
     constraint
-        A linear equation or inequality of columns, such as "a + 2 b <= 5". May be repeated.
+        A linear equation or inequality of columns, such as "a + b = 100" or "a + 2 b <= 5". May be
+        repeated.
     n
         Number of proposals.
     confidence
@@ -79,7 +78,6 @@ class SolveOptions(SavedModelOptions):
     table: NearFile = None  # type: ignore[assignment]
     fix: Annotated[list[str] | None, column_option("--fix")] = None
     bounds: Annotated[list[str] | None, typer.Option("--bounds", metavar="COLUMN:LOW..HIGH")] = None
-    sum_to: Annotated[list[str] | None, typer.Option("--sum-to", metavar="COLUMNS=SUM")] = None
     constraint: Annotated[list[str] | None, typer.Option("--constraint", metavar="TEXT")] = None
     n: Annotated[int, typer.Option("-n", min=1)] = 5
     confidence: Annotated[float | None, typer.Option("--confidence", metavar="P")] = None
@@ -117,7 +115,6 @@ def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: obje
     from twinned import solve
 
     names = predictor.twin.feature_labels()
-    sums = [text.replace(",", " + ") for text in options.sum_to or ()]
     with messages.print_warnings(), messages.progress_bar() as begin_step:
         begin_step("searching")
         try:
@@ -127,7 +124,7 @@ def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: obje
                 near=near,
                 fixed=dict(_fixed(text, names) for text in options.fix or ()),
                 bounds=_by_name(options.bounds or (), "--bounds", "time:1..8"),
-                constraints=[*sums, *(options.constraint or ())],
+                constraints=options.constraint or [],
                 n=options.n,
                 confidence=options.confidence,
                 batch=options.batch,
