@@ -163,8 +163,8 @@ class TablePredictor:
             matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix
         schema, known = self.fitted.schema, self.fitted.anchors.matrix
         values = KnownValues(known, schema.categorical)
-        # by so much that the row is outside
-        beyond, missing = values.beyond(matrix, margin=1.0), values.newly_missing(matrix)
+        # by half of the range, such as degrees Fahrenheit among degrees Celsius
+        beyond, missing = values.beyond(matrix, margin=0.5), values.newly_missing(matrix)
         ranges = np.fmin.reduce(known), np.fmax.reduce(known)
         notes = []
         for j, name in enumerate(self.model.feature_labels()):
