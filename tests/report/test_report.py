@@ -338,7 +338,7 @@ def test_charts_are_those_of_the_page(report, charts):
     for chart in charts.values():
         assert not re.search("#[0-9a-f]{6}|font-family", chart)
         assert "<text" in chart
-        assert chart.startswith('<svg viewBox="0 0 520 ')
+        assert chart.startswith('<svg viewBox="0 0 400 ')
     shown = report["predictions"]
     for name in ("predictions", "residuals"):
         texts = re.findall("<title>(.*?): known", charts[name])

@@ -22,7 +22,7 @@ from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten
 
 CURVES = ("learning", "multiplier", "anchors")
-WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
+WIDTH, HEIGHT, BAR_HEIGHT = 400, 280, 30  # texts of 12 pixels are readable on a phone
 _MAX_LETTERS = 22  # of a name beside a bar
 _MAX_BARS, _MAX_BATCHES = 10, 20  # of the importance of features, and offsets
 _REPLACEMENTS = [
@@ -184,7 +184,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
     `marked` is the index of the emphasized bar.
     """
     names, values, errors = zip(*bars, strict=True)
-    numbers = [format_number(value) for value in values]
+    numbers = [format_number(value).replace("-", "\N{MINUS SIGN}") for value in values]
     cut_names = [shorten(name, _MAX_LETTERS) for name in names]
 
     def draw(ax):
@@ -197,7 +197,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
         ax.spines[:].set_visible(False)
         ax.grid(False)
         ax.set_ylim(len(names) - 0.5, -0.5)
-        ax.margins(x=0.15)
+        ax.margins(x=0.15 if min(values) >= 0 else 0.3)
         return []
 
     listed = ", ".join(map(" ".join, zip(names, numbers, strict=True)))
@@ -251,6 +251,8 @@ def _draw_predictions(report: Content, kind: str) -> str:
 
     def draw(ax):
         display.plot(ax, kind=kind)
+        ax.get_legend().remove()  # of a place among the points
+        ax.figure.legend(loc="outside upper left", ncols=3, columnspacing=1.0, handlelength=1.0)
         points = (display.covered_, display.covered), (display.missed_, ~display.covered)
         return [(artist, np.array(texts)[rows]) for artist, rows in points]
 
