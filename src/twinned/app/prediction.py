@@ -171,15 +171,14 @@ class TablePredictor:
             if j not in schema.categorical and (n_beyond := int(beyond[:, j].sum())):
                 shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
                 low, high, first = map(number_text, shown)
-                notes.append(
-                    f"{n_beyond:,} of {len(matrix):,} values of {name} are far beyond the known "
-                    f"ones, {low} to {high}, such as {first}."
-                )
+                many = f"{n_beyond:,} of {len(matrix):,} values of {name} are"
+                subject = f"{name} {first} is" if len(matrix) == 1 else many
+                example = "" if len(matrix) == 1 else f", such as {first}"
+                notes.append(f"{subject} far beyond the known ones, {low} to {high}{example}.")
             if n_missing := int(missing[:, j].sum()):
-                notes.append(
-                    f"{n_missing:,} of {len(matrix):,} rows have no value of {name}, but all known "
-                    "rows have one."
-                )
+                many = f"{n_missing:,} of {len(matrix):,} rows have"
+                subject = "The row has" if len(matrix) == 1 else many
+                notes.append(f"{subject} no value of {name}, but all known rows have one.")
         return notes
 
     def describe_unknown_batch(self, batch: Any, if_missing: str, if_new: str) -> list[str]:
