@@ -381,6 +381,7 @@ def test_text_in_place_of_numbers(call, message):
 @pytest.mark.parametrize(
     ("estimator", "arguments"),
     [
+        (TwinRegressor(), ["X_val", "y_val"]),
         (TwinNeuralRegressor(), ["groups"]),
         (NeuralRegressor(), ["groups", "batch", "y_std"]),
         (twinned.SemiSupervisedTwinRegressor(), ["groups", "batch", "X_val", "y_lower"]),

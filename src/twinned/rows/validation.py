@@ -27,8 +27,10 @@ from twinned.rows.schema import (
 # By argument of `fit`: the estimators that have it.
 _ESTIMATORS_WITH = {
     "groups": "TwinRegressor or AutoTwinRegressor",
-    **dict.fromkeys(["batch", "y_std"], "TwinRegressor, TwinNeuralRegressor or AutoTwinRegressor"),
-    **dict.fromkeys(["y_lower", "y_upper"], "TwinNeuralRegressor or AutoTwinRegressor"),
+    **dict.fromkeys(
+        ["batch", "y_std", "y_lower", "y_upper"],
+        "TwinRegressor, TwinNeuralRegressor or AutoTwinRegressor",
+    ),
     **dict.fromkeys(["X_val", "y_val"], "TwinNeuralRegressor or NeuralRegressor"),
 }
 # Squares of differences must stay within the numbers of a saved model, and finite where they are
