@@ -8,6 +8,7 @@ import pytest
 from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.models.neural import fitting
 from twinned.models.neural.problem import build_problem
+from twinned.models.neural.selection import TrainedMembers
 
 TRAINING = {"n_folds": 2, "fold_steps": 60, "max_steps": 200, "fold_members": True}
 
@@ -37,9 +38,9 @@ def test_fold_members_have_half_of_the_weight(kind):
     ("noise", "least_fall", "expected"),
     [
         # (steps, networks) of the trial, of the networks that hold out a fold, and of the members
-        (0.0, 1.0, [(60, 4), (200, 4), (200, 2)]),
+        (0.0, 1.0, [(60, 4), (200, 2), (200, 1), (200, 2)]),
         (2.0, 1.0, [(60, 4), (60, 2), (60, 2)]),
-        (2.0, -9.0, [(60, 4), (60, 2), (200, 4), (200, 2)]),
+        (2.0, -9.0, [(60, 4), (60, 2), (200, 2), (200, 1), (200, 2)]),
     ],
 )
 def test_more_networks_where_there_is_little_noise_or_the_error_still_falls(
@@ -66,6 +67,30 @@ def test_the_better_half_of_the_settings_is_trained_on():
     kept, noise = fitting._best_settings(problem, errors)
     assert kept.tolist() == [0, 1]
     assert noise == pytest.approx(np.sqrt((4 * 0.25 + 2 * 0.04) / 6))
+
+
+def test_networks_of_the_first_fold_and_of_the_others_are_in_order(monkeypatch):
+    def train(config, group, members, max_steps, *, trial=False):
+        # the first setting is the worst; errors and predictions have the numbers of the networks
+        numbers = np.array([member.number for member in members[0]], dtype=np.float32)
+        errors = np.where(numbers < n_folds, 0.1, 1e-3 * numbers)[:, None]
+        return [TrainedMembers({"bias": numbers}, errors, numbers[:, None])]
+
+    monkeypatch.setattr(fitting, "_train_members", train)
+    n_folds, sizes = 3, {**TRAINING, "n_folds": 3}
+    estimator = NeuralRegressor(effort="balanced", training=NeuralTraining(**sizes))
+    problem = build_problem(estimator, *draw(40))
+    settings = list(problem.options.settings)
+    config = fitting.training_config([problem], settings)
+    result = fitting._train_on_folds(config, [problem], settings)
+    expected = [3, 4, 5, 6, 7, 8, 9, 10, 11]  # of the settings 1 to 3
+    assert result.settings == settings[1:4]
+    assert [member.number for member in result.members] == expected
+    assert [member.fold for member in result.members] == [0, 1, 2] * 3
+    assert [member.setting for member in result.members[::n_folds]] == settings[1:4]
+    trained = result.trained[0]
+    for values in (trained.parameters["bias"], trained.errors[:, 0] * 1e3, trained.predicted[:, 0]):
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
 def test_more_folds_than_allowed_are_joined():

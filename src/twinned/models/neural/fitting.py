@@ -6,15 +6,18 @@ So each setting has an out-of-fold prediction of every training row, and these p
 how many of the final members, which are trained on all rows, have each setting.
 
 In a blend, the networks that hold out a fold are members, too. Where errors are mostly noise,
-settings that are behind after a fifth of few steps are stopped.
+settings that are behind after a fifth of few steps are stopped; elsewhere, those that are behind on
+the first fold are not trained on the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.network import Shape, round_up
@@ -110,6 +113,17 @@ class FoldTraining(NamedTuple):
     trained: list[TrainedMembers]  # of each problem
     max_steps: int  # of the members that train on all rows
 
+    def with_other_folds(self, indices: Indices, others: FoldTraining) -> FoldTraining:
+        """The networks of some settings that hold out the first fold, and those of the others."""
+        members = [self.members[i] for i in indices] + others.members
+        order = np.argsort([member.number for member in members])  # setting by setting
+
+        def join(of_first: NDArray[Any], of_others: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([of_first[indices], of_others])[order]
+
+        trained = jax.tree.map(join, self.trained[0], others.trained[0])
+        return others._replace(members=[members[i] for i in order], trained=[trained])
+
 
 def _train_on_folds(
     config: TrainingConfig, group: list[TrainingProblem], settings: list[Setting]
@@ -118,33 +132,36 @@ def _train_on_folds(
 
     With `fold_members`, a trial of few steps and folds comes first. Where errors are mostly noise,
     the better half of the settings is trained, with few steps; where they are not, or still fall,
-    all settings are, with all steps: there, half of the settings have larger errors.
+    all settings are on the first fold, with all steps, and their better half on the other folds.
     """
     options, n_folds = group[0].options, len(group[0].folds)
     fold_steps, max_steps = options.steps(config.shape.n_features)
-    of_settings = [
-        [EnsembleMember(setting, fold, i * n_folds + fold) for fold in range(n_folds)]
-        for i, setting in enumerate(settings)
-    ]
 
-    def train(indices: Iterable[int], steps: int) -> FoldTraining:
-        members = [member for i in indices for member in of_settings[i]]
-        trained = _train_members(config, group, [members] * len(group), steps)
-        return FoldTraining([settings[i] for i in indices], members, trained, max_steps)
+    def train(
+        indices: Iterable[int], folds: Iterable[int], steps: int, *, trial: bool = False
+    ) -> FoldTraining:
+        chosen = [settings[i] for i in indices]
+        members = [
+            EnsembleMember(settings[i], fold, i * n_folds + fold) for i in indices for fold in folds
+        ]
+        trained = _train_members(config, group, [members] * len(group), steps, trial=trial)
+        return FoldTraining(chosen, members, trained, max_steps)
 
-    indices = range(len(settings))
+    every, all_folds = range(len(settings)), range(n_folds)
     if n_folds == 1 or not options.fold_members:
-        return train(indices, max_steps if n_folds == 1 else fold_steps)
-    in_trial = [member for members in of_settings for member in members[:_TRIAL_FOLDS]]
-    trial = _train_members(config, group, [in_trial], fold_steps, trial=True)[0]
-    better, error = _best_settings(group[0], trial.errors[:, -1])
+        return train(every, all_folds, max_steps if n_folds == 1 else fold_steps)
+    trial = train(every, all_folds[:_TRIAL_FOLDS], fold_steps, trial=True)
+    better, error = _best_settings(group[0], trial.trained[0].errors[:, -1])
     if error >= _MUCH_NOISE:
-        short = train(better, fold_steps)
+        short = train(better, all_folds, fold_steps)
         errors = [_best_settings(group[0], e, n_folds)[1] for e in short.trained[0].errors.T]
         still_falls = errors[-1] < (1.0 - _LEAST_FALL) * errors[-1 - 2 * len(errors) // 5]
         if errors[-1] >= _MUCH_NOISE and not still_falls:
             return short._replace(max_steps=fold_steps)
-    return train(indices, max_steps)
+    first = train(every, all_folds[:1], max_steps)
+    better, _ = _best_settings(group[0], first.trained[0].errors[:, -1], 1)
+    others = train(better, all_folds[1:], max_steps)
+    return first.with_other_folds(better, others)
 
 
 def train_again(problem: TrainingProblem, ensemble: TrainedEnsemble) -> TrainedEnsemble:

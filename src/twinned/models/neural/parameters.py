@@ -40,9 +40,9 @@ class Effort:
     n_checks: int  # number of times that the held-out rows are predicted
     # anchors for these predictions: few are enough, and each costs as much as a training pair
     check_anchors: int
-    # Of a blend: settings, the better half of which is trained on after a fifth of the steps;
-    # networks that are trained on all rows, beside those that hold out a fold; steps of all of them
-    # where errors are mostly noise, and else `max_steps`; and the maximum number of folds.
+    # Of a blend: settings, the better half of which is trained on all folds; networks that are
+    # trained on all rows, beside those that hold out a fold; steps of all of them where errors are
+    # mostly noise, and else `max_steps`; and the maximum number of folds.
     blend_settings: int
     blend_members: int
     blend_steps: int
@@ -115,9 +115,9 @@ class NeuralTraining(BaseEstimator):
         None is 400, 800 or 4,500; at most `max_steps`.
     fold_members : bool, default=False
         Whether the networks that hold out a fold are members, too, with half of the weight, as in a
-        blend. Settings that are behind after a fifth of `fold_steps` are then stopped; the others,
-        and the members, take `fold_steps` steps where errors are mostly noise, and else
-        `max_steps`.
+        blend. The better half of the settings is then trained on all folds. Where errors are mostly
+        noise, it is chosen after a fifth of `fold_steps`, which the networks and the members take;
+        else after all of `max_steps` on the first fold.
     activation : {"silu", "relu", "mish", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
