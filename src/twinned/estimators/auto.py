@@ -32,6 +32,7 @@ from twinned.estimators.several_targets import add_anchors_of_targets, joint_lev
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_n_jobs,
@@ -170,8 +171,8 @@ class AutoTwinRegressor(BlendAttributes):
     """
 
     # all training rows are anchors of equal weight, and differences are antisymmetric
-    anchors = "all"
-    weights = "uniform"
+    anchors: str = "all"
+    weights: str = "uniform"
     symmetric = True
     is_blend = True
 
@@ -343,7 +344,7 @@ class AutoTwinRegressor(BlendAttributes):
                 raise ValueError(f"Target {name!r}: {error}") from error
             attributes |= {"target_name_": name, "time_budget": budget}
             self.targets_.append(self._clone(attributes))
-        self.joint_scores_ = joint_scores(self.targets_, data.n_table_rows)
+        self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""

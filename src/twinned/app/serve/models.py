@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import pydantic
 from pydantic import BaseModel, Field, ValidationError
@@ -66,7 +66,7 @@ def short_repr(value: object) -> str:
 class TableRequest(BaseModel):
     """The parameters of a request for a table: with a confidence, intervals and applicability."""
 
-    model_config = pydantic.ConfigDict(extra="forbid")
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(extra="forbid")
     confidence: Confidence | None = None
     known: Annotated[list[Json], Field(max_length=MAX_KNOWN_ROWS)] = []
 
@@ -85,7 +85,7 @@ class SolveRequest(BaseModel):
     With a confidence, the prediction interval must be as wanted, not only the prediction.
     """
 
-    model_config = pydantic.ConfigDict(extra="forbid")
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(extra="forbid")
     target: Number | str
     near: Json | Annotated[int, Field(ge=0, strict=True)]
     fixed: list[str] = []

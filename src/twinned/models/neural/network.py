@@ -112,9 +112,11 @@ def integers(key: Array, count: Array, size: int) -> Array:
 # --- networks -------------------------------------------------------------------------------------
 
 
-Parameters = dict[str, Array]
-Halves = tuple[Array, ...]  # of the first layer: one array (..., hidden) for each side of a pair
-Masks = Sequence[Array] | None  # of dropout: one for each hidden layer
+Parameters = dict[str, jax.Array]
+Halves = tuple[
+    jax.Array, ...
+]  # of the first layer: one array (..., hidden) for each side of a pair
+Masks = Sequence[jax.Array] | None  # of dropout: one for each hidden layer
 
 
 @jax.custom_vjp

@@ -48,7 +48,7 @@ class TrainingConfig(NamedTuple):
     one_member: bool = False  # the program is that of one member, not of a batch of members
 
 
-Targets = tuple[Array, ...]  # (…, output): y alone, or its lower and its upper bounds
+Targets = tuple[jax.Array, ...]  # (…, output): y alone, or its lower and its upper bounds
 jax.tree_util.register_dataclass(Setting)
 AnyArray = Any  # an array of JAX while training, of numpy while it is assembled
 

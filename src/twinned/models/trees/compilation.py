@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,11 @@ def _mask_pointer(context, builder, signature, arguments, array, row, n_words=MA
     return builder.bitcast(pointer, ir.VectorType(_WORD, n_words).as_pointer())
 
 
+Typing = tuple[object, Callable[..., object]]  # signature, and the function that writes the code
+
+
 @intrinsic
-def read(typing_context, array, index):
+def read(typing_context: object, array: types.Array, index: types.Type) -> Typing:
     """Return `array.ravel()[index]`."""
 
     def generate(context, builder, signature, arguments):
@@ -122,7 +125,9 @@ def read(typing_context, array, index):
 
 
 @intrinsic
-def store(typing_context, array, index, value):
+def store(
+    typing_context: object, array: types.Array, index: types.Type, value: types.Type
+) -> Typing:
     """Set `array.ravel()[index] = value`."""
 
     def generate(context, builder, signature, arguments):
@@ -133,7 +138,7 @@ def store(typing_context, array, index, value):
 
 
 @intrinsic
-def prefetch(typing_context, array, index):
+def prefetch(typing_context: object, array: types.Array, index: types.Type) -> Typing:
     """Load `array.ravel()[index]` into the processor's cache ahead of its use."""
 
     def generate(context, builder, signature, arguments):
@@ -147,7 +152,7 @@ def prefetch(typing_context, array, index):
 
 
 @intrinsic
-def lowest_bit(typing_context, word):
+def lowest_bit(typing_context: object, word: types.Type) -> Typing:
     """Return the position of the lowest bit that is set in a word other than 0."""
 
     def generate(context, builder, signature, arguments):
@@ -188,7 +193,7 @@ split_half_mask = intrinsic(_split_first_words(MASK_WORDS // 2))
 
 
 @intrinsic
-def nonzero_words(typing_context, masks, row):
+def nonzero_words(typing_context: object, masks: types.Array, row: types.Type) -> Typing:
     """Return which words of `masks[row]` are not 0, as the bits of a number."""
 
     def generate(context, builder, signature, arguments):
@@ -200,7 +205,13 @@ def nonzero_words(typing_context, masks, row):
 
 
 @intrinsic
-def copy_mask(typing_context, source, source_row, target, target_row):
+def copy_mask(
+    typing_context: object,
+    source: types.Array,
+    source_row: types.Type,
+    target: types.Array,
+    target_row: types.Type,
+) -> Typing:
     """Set `target[target_row] = source[source_row]`."""
 
     def generate(context, builder, signature, arguments):
