@@ -643,6 +643,16 @@ def test_wrong_batches_have_one_clear_line(blend):
         model.batch_offsets_  # noqa: B018
 
 
+def test_exact_values_of_large_batches():
+    """The covariance of many rows with next to no noise is positive definite despite rounding."""
+    X = np.random.RandomState(0).normal(size=(400, 5))
+    batch = np.resize(["a", "b", "c"], 400)
+    y = X[:, 0] + (batch == "a")
+    model = AutoTwinRegressor(members=["ridge"], cv=3, random_state=0).fit(X, y, batch=batch)
+    np.testing.assert_allclose(model.predict(X[:9], batch=batch[:9]), y[:9], atol=1e-3)
+    assert model.fitted_.anchors.common is None  # which only the fit needs
+
+
 def test_a_batch_of_one_row_is_allowed():
     X, y, batch, _ = make_table(60)
     batch[0] = "alone"

@@ -18,6 +18,7 @@ from twinned.rows.schema import Floats, Indices
 _DIGITS = 8  # of the standard deviation of the errors, in y without deviations
 _TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constants
 _LEAST_COMMON_ROWS = 3.0  # of a batch that is added
+_ROUNDING = 1e-10  # added to variances, in units of the largest
 LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
 
 
@@ -144,6 +145,8 @@ class BatchEffects:
             ones, by_residual = precision, precision * residual
         else:
             covariance = deviation.covariance(scaled, scaled)
+            # so that it is positive definite despite rounding, where there is next to no noise
+            noise = noise + _ROUNDING * np.diag(covariance).max()
             covariance[np.diag_indices_from(covariance)] += noise
             factor = np.linalg.cholesky(covariance)
             inverse = cho_solve((factor, True), np.eye(len(rows)))

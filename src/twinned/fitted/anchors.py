@@ -75,7 +75,7 @@ class Anchors(TrainingRows):
     @classmethod
     def of_rows(cls, rows: TrainingRows, **details: Any) -> Self:
         """Of known rows of a fit, with details of the anchors."""
-        of_fit = ("bounds", "fold", "fold_training", "unlabelled", "effects")
+        of_fit = ("bounds", "fold", "fold_training", "unlabelled", "effects", "common")
         return cls(**values_of(rows) | dict.fromkeys(of_fit) | details)
 
     def to_rows(self, y: Floats, batch: np.ndarray | None) -> TrainingRows:
