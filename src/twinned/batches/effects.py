@@ -30,7 +30,6 @@ class _Solution:
     scaled: Floats  # (row, feature)
     factor: Any  # of the covariance without that of the constants; None where it is diagonal
     ones: Floats  # (row,): its inverse times ones
-    dual: Floats  # (row,): its inverse times the residuals without the constant
     constant: float
     variance: float  # of the constant
     precision: Floats  # (row,): diagonal of the inverse covariance with that of the constants
@@ -157,7 +156,7 @@ class BatchEffects:
             # constants have a t distribution, as a batch may be far from all others
             score = (by_residual.sum() / total) ** 2 / (deviation.between + 1.0 / total)
             widening = (_TAIL_OF_CONSTANTS + score) / (_TAIL_OF_CONSTANTS + 1.0)
-            prior = 1.0 / max(deviation.between * max(1.0, widening), 1e-280)
+            prior = 1.0 / max(deviation.between * widening, 1e-280)
         variance = 1.0 / (prior + ones.sum())
         constant = float(variance * by_residual.sum())
         self._solutions[code] = solution = _Solution(
@@ -165,7 +164,6 @@ class BatchEffects:
             scaled=scaled,
             factor=factor,
             ones=ones,
-            dual=by_residual - constant * ones,
             constant=constant + self.center,
             variance=variance,
             precision=precision - variance * ones**2,
@@ -215,7 +213,7 @@ class BatchEffects:
                 own = self.solution(int(code))
                 mean[rows] = own.constant
                 if own.factor is not None:
-                    mean[rows] += self.deviation.covariance(scaled[rows], own.scaled) @ own.dual
+                    mean[rows] += self.deviation.covariance(scaled[rows], own.scaled) @ own.solved
         return mean, np.sqrt(variance)
 
     def covariance(self, features: Floats, codes: Indices) -> Floats:
