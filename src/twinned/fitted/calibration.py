@@ -258,10 +258,11 @@ class Calibration:
         features = self.neighbors.transform(X, mean)
         features = scale_features(features, mean, std, self.scale.floor)
         scale = self.scale.predict(features, self.scale.widening(process_std))
-        if self.scale.largest_std is None:
+        unit = self.std(np.ones(1))  # 0 for a constant target
+        if self.scale.largest_std is None or not unit > 0:
             return scale
         excess = np.maximum(features[:, -1] - self.scale.largest_std, 0.0)
-        return np.hypot(scale, excess / self.std(np.ones(1)))
+        return np.hypot(scale, excess / unit)
 
     def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:
         """With the errors of further measurements, the median of the known ones, or none."""

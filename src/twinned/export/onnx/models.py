@@ -132,8 +132,9 @@ def _add_outputs(
             model_scale = scale * calibration.scale.factor
             scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
         score_std = np.sqrt(np.mean(calibration.scores**2))
-        if (largest := calibration.scale.largest_std) is not None and calibration.scale.floor > 0:
-            excess = (spread + (calibration.scale.floor - largest)).apply("Max", 0.0) / score_std
+        largest, floor = calibration.scale.largest_std, calibration.scale.floor
+        if largest is not None and floor > 0 and score_std > 0:
+            excess = (spread + (floor - largest)).apply("Max", 0.0) / score_std
             scale = (scale * scale + excess * excess).apply("Sqrt")
         std = scale * score_std
         if confidence is not None:
