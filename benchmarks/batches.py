@@ -79,7 +79,6 @@ COLUMNS = [
     "seconds:.3g",
 ]  # fmt: skip
 PAGE = frame.ROOT / "docs" / "batches.md"
-BEGIN, END = "<!-- batches:begin -->", "<!-- batches:end -->"  # of the results in the page
 TRIAL = ("dataset", "spread", "draw", "model")
 
 
@@ -586,9 +585,7 @@ def main():
     lines = summary(results)
     frame.write_markdown(arguments.output.with_suffix(".md"), lines)
     if arguments.page:
-        before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-        text = "\n".join([BEGIN, "", *lines[4:], "", END])
-        frame.write_file(PAGE, (before + text + rest.partition(END)[2]).encode())
+        frame.replace_block(PAGE, "batches", lines[4:])
 
 
 if __name__ == "__main__":

@@ -355,6 +355,14 @@ def write_markdown(path: Path, lines: Sequence[str]) -> None:
     print(text)
 
 
+def replace_block(path: Path, name: str, lines: Sequence[str]) -> None:
+    """Write lines between the marks `<!-- name:begin -->` and `<!-- name:end -->` of a page."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, _, rest = path.read_text("utf-8").partition(begin)
+    text = "\n".join([begin, "", *lines, "", end])
+    write_file(path, (before + text + rest.partition(end)[2]).encode())
+
+
 def write_figure(path: Path, figure: Any, **options: Any) -> None:
     """Write a matplotlib figure in the format of the suffix; `options` are those of `savefig`.
 

@@ -9,6 +9,7 @@ Appends to `benchmarks/results/new_batches.csv` and writes `new_batches.md` besi
 
     python -m benchmarks.new_batches
     python -m benchmarks.new_batches --draws 2 --datasets piston
+    python -m benchmarks.new_batches --only-table --page     # also in docs/batches.md
 """
 
 import os
@@ -19,6 +20,7 @@ import numpy as np
 
 from benchmarks import frame
 from benchmarks.accuracy.tables import GENERATED
+from benchmarks.batches import PAGE
 from benchmarks.real_batches import KNOWN, Blend
 
 SPREAD, NOISE = 0.5, 0.15
@@ -71,7 +73,7 @@ def summary(runs):
         "",
         "Made by `python -m benchmarks.new_batches`.",
         "",
-        f"{runs['dataset'].nunique()} generated functions, {runs['draw'].nunique()} draws each.",
+        f"{runs['dataset'].nunique()} generated functions, number of draws of each: {runs['draw'].nunique()}.",
         "",
     ]
     table = runs.pivot_table(index="kind", columns="known", values="coverage").reindex(list(KINDS))
@@ -87,13 +89,17 @@ def main():
         datasets=list(GENERATED),
         jobs=1,
         only_table=False,
+        page=False,
         output=frame.RESULTS / "new_batches.csv",
     )
     os.environ["OMP_NUM_THREADS"] = "1"
     table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
     trials = [(name, draw) for draw in range(arguments.draws) for name in arguments.datasets]
     frame.run_benchmark(table, trials, measure, arguments)
-    frame.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
+    lines = summary(table.read())
+    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
+    if arguments.page:
+        frame.replace_block(PAGE, "new-batches", lines[4:])
 
 
 if __name__ == "__main__":

