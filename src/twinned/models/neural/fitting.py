@@ -36,7 +36,7 @@ from twinned.rows.schema import Floats, Indices
 # Other points of its batch that each point is paired with. In the same processor time, more points
 # with fewer partners each have a lower out-of-fold error (`benchmarks/results/neural_partners.md`).
 N_PARTNERS = 2
-_TRIAL_FOLDS = 3  # by which the better half of the settings is chosen
+_TRIAL_FOLDS = 2  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
 # steps change next to nothing.
 _MUCH_NOISE = 0.2
