@@ -35,6 +35,7 @@ REFUSED = [
     # no twin
     ("networks/.*/(mean|anchors|adjustments|difference|sample|rank|better)", "NeuralRegressor"),
     ("networks/.*/(applicability|loops|relevance|command|service|measured)", "NeuralRegressor"),
+    ("networks/.*/c_code", "NeuralRegressor is no twin|Pipeline"),
     ("networks/added/fit", "no attribute 'add_anchors'"),
     ("networks/.*/added", "add_anchors"),
     # pipelines have the methods of scikit-learn, and `explain` and `predict_interval` of twinned
