@@ -73,7 +73,8 @@ def summary(runs):
         "",
         "Made by `python -m benchmarks.new_batches`.",
         "",
-        f"{runs['dataset'].nunique()} generated functions, number of draws of each: {runs['draw'].nunique()}.",
+        f"{runs['dataset'].nunique()} generated functions, "
+        f"number of draws of each: {runs['draw'].nunique()}.",
         "",
     ]
     table = runs.pivot_table(index="kind", columns="known", values="coverage").reindex(list(KINDS))
