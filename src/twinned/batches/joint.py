@@ -258,11 +258,8 @@ class _Likelihood:
         covariance = amplitude * correlation
         covariance[same] += slope * own_products + smooth * near + between
         covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
-        design = np.ones((len(y), 1))
-        if self.has_free_constants:
-            design = (codes[:, None] == np.unique(codes)).astype(float)
         try:
-            projection = Projection.of(covariance, design)
+            projection = Projection.of(covariance, self._constants(codes))
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(parameters)
         solved = projection.matrix @ y
@@ -285,6 +282,12 @@ class _Likelihood:
             between * np.sum(own),
         ]
         return value, gradient + np.where(free, np.append(lengths, others), 0.0)
+
+    def _constants(self, codes: Indices) -> Floats:
+        """(row, constant): 1 for the constant of all rows, or for that of the batch of each row."""
+        if not self.has_free_constants:
+            return np.ones((len(codes), 1))
+        return (codes[:, None] == np.unique(codes)).astype(float)
 
 
 def _prior(parameters: Floats, free: NDArray[np.bool_]) -> tuple[float, Floats]:
