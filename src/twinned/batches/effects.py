@@ -50,6 +50,10 @@ class HeldOutResiduals(NamedTuple):
         """Squares of scaled errors."""
         return self.errors**2 / self.variance
 
+    def sum_shares(self, values: Floats | float, n_batches: int) -> Floats | Indices:
+        """(batch,): sums of values times the shares of their rows."""
+        return np.bincount(self.codes, self.share * values, n_batches)
+
 
 @dataclass(frozen=True, eq=False)
 class BatchEffects:
@@ -118,8 +122,8 @@ class BatchEffects:
             self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
             held_out = self.held_out(codes)
             weight = tail_weight(held_out.squares / ratio[held_out.codes], self.tail)
-            sums = np.bincount(held_out.codes, weight * held_out.share * held_out.squares, n)
-            counts = np.bincount(held_out.codes, held_out.share, n)
+            sums = held_out.sum_shares(weight * held_out.squares, n)
+            counts = held_out.sum_shares(1.0, n)
             ratio[codes] = noise_ratio(sums, counts, self.common_rows)[codes]
             reliability[held_out.rows] = weight
         return replace(self, reliability=reliability, noise_ratio=ratio)
@@ -266,8 +270,7 @@ class BatchEffects:
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
-        held_out = self.held_out(self.known_batches)
-        counts = np.bincount(held_out.codes, held_out.share, len(self.names))
+        counts = self.held_out(self.known_batches).sum_shares(1.0, len(self.names))
         of_unknown = ((self.noise_ratio, 1.0), (counts, 0.0), (self.common_rows, self._new))
         variance = self._of_new_rows(*(np.append(*values) for values in of_unknown))
         return np.sqrt(variance[np.maximum(codes, -1)])
@@ -299,22 +302,16 @@ class BatchEffects:
         And factors of the error scale by the others.
         """
         mean, std = self.of_rows(self.features, self.codes)
-        for code in self.known_batches:
-            own = self.solution(int(code))
-            ratio = self.noise_ratio[code] / self.reliability[own.rows]
-            noise = self.deviation.noise * ratio / self.weight[own.rows]
-            alone = own.precision < 1e-9 / np.maximum(noise, 1e-280)
-            precision = np.where(alone, 1.0, own.precision)
-            mean[own.rows] = np.where(
-                alone, self.center, self.residual[own.rows] - own.solved / precision
-            )
-            variance = np.maximum(1.0 / precision - noise, 0.0)
-            std[own.rows] = np.sqrt(np.where(alone, self.deviation.between, variance))
+        used = self.weight > 0
+        mean[used], std[used] = self.center, self.deviation.between**0.5  # of rows without others
         held_out = self.held_out(self.known_batches)
-        codes, share, n = held_out.codes, held_out.share, len(self.names)
-        squares = self.reliability[held_out.rows] * share * held_out.squares
-        counts = np.bincount(codes, share, n)[codes] - share
-        sums = np.bincount(codes, squares, n)[codes] - squares
+        mean[held_out.rows] = self.residual[held_out.rows] - held_out.errors
+        of_deviation = held_out.variance * (1.0 - held_out.share) * self.noise_ratio[held_out.codes]
+        std[held_out.rows] = np.sqrt(of_deviation)
+        codes, n = held_out.codes, len(self.names)
+        squares = self.reliability[held_out.rows] * held_out.squares
+        counts = held_out.sum_shares(1.0, n)[codes] - held_out.share
+        sums = held_out.sum_shares(squares, n)[codes] - held_out.share * squares
         variance = self.noise_ratio[self.codes]
         common = self.common_rows[codes]
         ratio_of_others = noise_ratio(sums, counts, common)
