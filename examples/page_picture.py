@@ -3,7 +3,8 @@
 Needs Chromium, its driver and selenium, as `make test-browser` does.
 
     make demo
-    python examples/page_picture.py out/advice.html docs/pictures/report.png --section calibration
+    python examples/page_picture.py out/advice.html docs/pictures/report.png \\
+        --section calibration --height 1430
     twinned serve houses.twin &  # of docs/command-line.md
     python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/serving.png --height 1205
 """

@@ -213,6 +213,7 @@ def test_adjustments_within_a_time_limit_and_suffixes_of_members(diagnosis):
     page = render(report | {"leaderboard": board})
     assert "Row to explain" in page
     assert "The suffixes :small and :fast mark" in page
+    assert "The last rows have no adjustments: the time did not suffice." in page
 
 
 def test_rows_are_marked_where_they_are_outside_of_the_others(report, diagnosis):

@@ -319,11 +319,11 @@ def _tabulate_out_of_fold(
 def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds: float) -> Floats:
     """Return (row of a table of comparables, feature) what adds to its differences.
 
-    They are NaN for all other cases, and where the time did not suffice.
+    They are NaN for all other cases, and for the last rows where the time did not suffice.
     """
     target = fitted.target
     adjustments = np.full((len(table), fitted.anchors.matrix.shape[1]), np.nan)
-    cases = table[table["anchor"] >= 0]
+    cases = table[table["anchor"] >= 0].sort_values("query", kind="stable")
     end = time.perf_counter() + seconds
     for block in row_blocks(len(cases), _CASES_PER_BLOCK):
         if time.perf_counter() > end:
