@@ -25,7 +25,7 @@ from twinned.models import gaussian_process
 from twinned.models.trees import predictor
 from twinned.persistence.archive import read_zip
 
-MEMORY_LIMIT = 10**9
+MEMORY_LIMIT = 500_000_000
 MAX_SECONDS = 10.0  # of processor time, for one file
 CLEAR_ERRORS = (ValueError, TypeError, AttributeError)
 
