@@ -655,6 +655,19 @@ def test_a_batch_of_one_row_is_allowed():
     assert np.isfinite(model.predict(X, batch=batch)).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_values_without_errors_have_batches(size):
+    X, _, batch, offsets = make_table(60)
+    y = size * offsets[[int(name[4:]) for name in batch]]
+    model = AutoTwinRegressor(members=["ridge"], random_state=0).fit(X, y, batch=batch)
+    np.testing.assert_allclose(model.predict(X, batch=batch), y, atol=1e-6)
+    added = model.add_anchors(X[:2], [1.0, 2.0], batch="new")
+    low, high = added.predict_interval(X[:2], batch="new").T
+    assert low.max() < 1.0
+    assert high.min() > 2.0
+
+
 def test_labels_of_batches():
     assert batch_labels(pd.Series([1, 2, 3]), 3) == ["1", "2", "3"]
     assert batch_labels(pd.Categorical(["a", None]), 2) == ["a", None]

@@ -170,7 +170,7 @@ class BatchEffects:
             ones=ones,
             constant=constant + self.center,
             variance=variance,
-            precision=precision - variance * ones**2,
+            precision=precision - variance * ones * ones,
             solved=by_residual - constant * ones,
         )
         return solution

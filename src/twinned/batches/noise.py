@@ -37,7 +37,7 @@ def fit_noise(squares: Floats, codes: Indices, share: Floats) -> tuple[float, fl
 
 def tail_weight(squares: Floats, tail: float) -> Floats:
     """(row,): weights of rows with these squares of scaled errors, by a t distribution."""
-    return (tail + 1.0) / (tail + squares)
+    return np.ones(len(squares)) if tail == NORMAL else (tail + 1.0) / (tail + squares)
 
 
 def noise_ratio(
@@ -47,8 +47,8 @@ def noise_ratio(
 
     The common variance counts less in a batch that is clearly noisier than others.
 
-    >>> noise_ratio(np.array([15.0, 15.0]), np.array([10.0, 10.0]), np.array([10.0, np.inf]))
-    array([1.25, 1.  ])
+    >>> noise_ratio(np.array([15.0, 250.0]), np.array([10.0, 10.0]), 10.0).round(2)
+    array([ 1.25, 22.67])
     """
     excess = np.log(np.maximum(sums / np.maximum(counts, 1e-9), 1.0))
     score = excess**2 / (2.0 / np.maximum(counts, 1e-9) + 2.0 / common_rows)
@@ -71,7 +71,7 @@ def _held_out_likelihood(
     ratio: Floats = np.ones(len(counts))
     for _ in range(N_STEPS):
         weighted = squares * tail_weight(squares / (unit * ratio[codes]), tail)
-        unit = float(np.average(weighted / ratio[codes], weights=share)) + 1e-280
+        unit = float(np.average(weighted / ratio[codes], weights=share)) + 1e-9
         own = share * weighted / unit
         sums = np.bincount(codes, own)
         ratio = noise_ratio(sums, counts, common_rows)

@@ -100,7 +100,7 @@ def _variance_within(effects: BatchEffects) -> float:
     used = (np.bincount(codes)[codes] > 1) & (weight > 0)
     size = np.abs(residual).max() + 1e-280
     if not used.any() or np.sqrt(np.mean(centered[used] ** 2)) <= 1e-12 * size:
-        return 1e-24 * float(np.mean(residual**2))
+        return 1e-24 * float(np.mean(residual**2)) + 1e-280
     freedom = np.count_nonzero(used) - len(np.unique(codes[used]))
     return float(np.sum(weight[used] * centered[used] ** 2)) / freedom
 
