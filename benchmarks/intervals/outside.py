@@ -17,7 +17,9 @@ All models are blends of four quick members. The kinds of trials are
 
 Reported are the coverage of intervals of 80, 90 and 95 %, the mean width of those of 90 %, the
 mean negative logarithm of the density, and the root mean square error, `after` the widening and the
-completion were added, and `before`, that is without both. Appends to
+completion were added, and `before`, that is without both. `pit` are the probabilities that the
+intervals give to values below those of the test rows; they are uniform where all intervals hold.
+Appends to
 `benchmarks/results/outside.csv` and writes `outside.md` beside it.
 
     python -m benchmarks.intervals.outside  # about 40 minutes of one core
@@ -31,7 +33,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import kstest, spearmanr
 from sklearn.datasets import load_diabetes
 
 from benchmarks import frame
@@ -49,7 +51,7 @@ N_FUNCTION, N_REAL, N_TEST, N_FEATURES = 160, 300, 100, 6
 COLUMNS = [
     "version", "kind", "dataset", "seed", "rows", "n",
     *(f"coverage_{100 * p:g}:.4f" for p in LEVELS),
-    "width:.5g", "nll:.4f", "rmse:.5g", "median:.5g", "seconds:.3g",
+    "width:.5g", "nll:.4f", "rmse:.5g", "median:.5g", "seconds:.3g", "pit",
 ]  # fmt: skip
 
 
@@ -141,6 +143,7 @@ def rate(model, X, y, rows, median=np.nan):
         "nll": -np.mean(model.log_density(X, y)),
         "rmse": np.sqrt(np.mean((model.predict(X) - y) ** 2)),
         "median": median,
+        "pit": "",
     }
 
 
@@ -212,7 +215,8 @@ def measure_optimum(dataset, seed):
         found = solve(model, goal, n=3, random_state=seed)
         truth = function(found[names].to_numpy().T)
         covered = np.mean((found["lower"] <= truth) & (truth <= found["upper"]))
-        yield dict.fromkeys((column.split(":")[0] for column in COLUMNS[6:-1]), np.nan) | {
+        yield dict.fromkeys((column.split(":")[0] for column in COLUMNS[6:-2]), np.nan) | {
+            "pit": "",
             "rows": goal,
             "n": len(found),
             "coverage_90": covered,
@@ -224,7 +228,9 @@ def measure_optimum(dataset, seed):
 def measure_similar(dataset, seed):
     name = f"uci {dataset}" if dataset in STANDARD else dataset
     (X, y), (X_test, y_test) = split_table(name, seed)
-    yield rate(fit(X, y, seed), X_test, y_test, "test")
+    model = fit(X, y, seed)
+    pit = " ".join(f"{p:.3f}" for p in model.predict_cdf(X_test, y_test))
+    yield rate(model, X_test, y_test, "test") | {"pit": pit}
 
 
 def measure(version, kind, dataset, seed):
@@ -283,9 +289,15 @@ def summary(runs):
             shown += [", ".join(f"{v['nll']:.3f}" for v in (first, last) if v is not None)]
             if kind == "missing":
                 shown.append(f"{last['rmse'] / last['median']:.3f}")
+            if kind == "unseen":
+                values_of_table = of_kind.loc[of_kind["dataset"] == key[0], "pit"]
+                pit = np.array(" ".join(values_of_table).split(), float)
+                distance, expected = kstest(pit, "uniform").statistic, 0.87 / len(pit) ** 0.5
+                shown.append(f"{distance:.3f}, {expected:.3f}")
             cells.append([*key, *shown])
         header = ["table", "rows", "before", "after", "width", "rmse", "nll: before, after"]
         header += ["rmse / by median"] * (kind == "missing")
+        header += ["distance of PIT, of as many uniform values"] * (kind == "unseen")
         lines += ["", f"## {kind}", "", *frame.markdown_table(header, cells)]
     return lines
 
