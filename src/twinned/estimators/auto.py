@@ -171,8 +171,8 @@ class AutoTwinRegressor(BlendAttributes):
     """
 
     # all training rows are anchors of equal weight, and differences are antisymmetric
-    anchors: str = "all"
-    weights: str = "uniform"
+    anchors = "all"
+    weights = "uniform"
     symmetric = True
     is_blend = True
 
