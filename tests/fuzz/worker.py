@@ -21,7 +21,7 @@ import twinned
 from tests.fuzz.models import queries
 from tests.fuzz.mutations import mutate
 from twinned.exceptions import IntegrityError
-from twinned.models import gaussian_process
+from twinned.models import marginal_likelihood
 from twinned.models.trees import predictor
 from twinned.persistence.archive import read_zip
 
@@ -103,7 +103,7 @@ def main(folder: Path, names: list[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")
     predictor.MIN_WORK = 0  # use the compiled kernel for any number of pairs
-    gaussian_process._COARSE_STEPS = gaussian_process._FINE_STEPS = 2
+    marginal_likelihood._COARSE_STEPS = marginal_likelihood._FINE_STEPS = 2
     os.fsync = lambda descriptor: None  # type: ignore[assignment]
     np.seterr(all="ignore")
     path = folder / f"mutated-{id(object())}.twin"

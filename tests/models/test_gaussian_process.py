@@ -8,7 +8,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from twinned.exceptions import UnsuitableDataError
-from twinned.models.gaussian_process import MarginalLikelihood, fit_gaussian_process
+from twinned.models.gaussian_process import fit_gaussian_process
+from twinned.models.marginal_likelihood import MarginalLikelihood
 from twinned.rows.kernels import tanimoto_similarity
 
 SKLEARN_KERNELS = {"rbf": RBF, "matern": lambda lengths: Matern(lengths, nu=2.5)}
