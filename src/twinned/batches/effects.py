@@ -84,14 +84,14 @@ class BatchEffects:
         """Errors of residuals of some batches, as expected by the others of their batch."""
         errors, variances, rows = [], [], []
         for code in codes:
-            own = self.solution(int(code))
-            used = own.precision > 1e-9 / self.deviation.noise
-            noise = self.deviation.noise / self.weight[own.rows]
-            ratio = self.noise_ratio[code] / self.reliability[own.rows]
-            errors.append(own.solved[used] / own.precision[used])
-            of_deviation = np.maximum(1.0 / own.precision[used] - (noise * ratio)[used], 0.0)
+            solution = self.solution(int(code))
+            used = solution.precision > 1e-9 / self.deviation.noise
+            noise = self.deviation.noise / self.weight[solution.rows]
+            ratio = self.noise_ratio[code] / self.reliability[solution.rows]
+            errors.append(solution.solved[used] / solution.precision[used])
+            of_deviation = np.maximum(1.0 / solution.precision[used] - (noise * ratio)[used], 0.0)
             variances.append(of_deviation / self.noise_ratio[code] + noise[used])
-            rows.append(own.rows[used])
+            rows.append(solution.rows[used])
         row, variance = np.concatenate(rows), np.concatenate(variances)
         share = self.deviation.noise / self.weight[row] / variance
         return HeldOutResiduals(row, self.codes[row], np.concatenate(errors), variance, share)
@@ -119,8 +119,8 @@ class BatchEffects:
         n = len(ratio)
         codes = np.intersect1d(codes, self.known_batches)
         for _ in range(N_STEPS if len(codes) else 0):
-            self = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
-            held_out = self.held_out(codes)
+            candidate = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
+            held_out = candidate.held_out(codes)
             weight = tail_weight(held_out.squares / ratio[held_out.codes], self.tail)
             sums = held_out.sum_shares(weight * held_out.squares, n)
             counts = held_out.sum_shares(1.0, n)
@@ -199,7 +199,7 @@ class BatchEffects:
         number = self._code_of_label()
         return [label for label in batch_labels(batch, n_rows) if label not in number]
 
-    def _code_of_label(self):
+    def _code_of_label(self) -> dict[str | None, int]:
         n_known = self.n_known
         return {name: code for code, name in enumerate(self.names) if n_known[code]}
 
@@ -210,14 +210,15 @@ class BatchEffects:
         prior = self.deviation.paired(scaled, scaled)
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
-            parts = self._explained(int(code), scaled[rows])
-            variance[rows] = np.maximum(prior[rows] - np.sum(parts[0] ** 2, axis=1), 0.0)
-            variance[rows] += parts[1] ** 2
+            explained, of_constant = self._explained(int(code), scaled[rows])
+            variance[rows] = np.maximum(prior[rows] - np.sum(explained**2, axis=1), 0.0)
+            variance[rows] += of_constant**2
             if code >= 0:
-                own = self.solution(int(code))
-                mean[rows] = own.constant
-                if own.factor is not None:
-                    mean[rows] += self.deviation.covariance(scaled[rows], own.scaled) @ own.solved
+                solution = self.solution(int(code))
+                mean[rows] = solution.constant
+                if solution.factor is not None:
+                    cross = self.deviation.covariance(scaled[rows], solution.scaled)
+                    mean[rows] += cross @ solution.solved
         return mean, np.sqrt(variance)
 
     def covariance(self, features: Floats, codes: Indices) -> Floats:
@@ -260,13 +261,13 @@ class BatchEffects:
         """
         if code < 0:
             return np.zeros((len(scaled), 0)), np.full(len(scaled), self.deviation.between**0.5)
-        own = self.solution(code)
-        std = own.variance**0.5
-        if own.factor is None:
+        solution = self.solution(code)
+        std = solution.variance**0.5
+        if solution.factor is None:
             return np.zeros((len(scaled), 0)), np.full(len(scaled), std)
-        cross = self.deviation.covariance(scaled, own.scaled)
-        explained = solve_triangular(own.factor, cross.T, lower=True).T
-        return explained, (1.0 - cross @ own.ones) * std
+        cross = self.deviation.covariance(scaled, solution.scaled)
+        explained = solve_triangular(solution.factor, cross.T, lower=True).T
+        return explained, (1.0 - cross @ solution.ones) * std
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""

@@ -93,12 +93,7 @@ class JointProcess:
         squares = cdist(features, features, "sqeuclidean")
         covariance = self.amplitude * KERNELS["matern"](squares)[0] + own
         covariance[np.diag_indices_from(covariance)] += deviation.noise / weight + 1e-10
-        return Projection.of(covariance, self._design(codes)), own
-
-    def _design(self, codes: Indices) -> Floats:
-        if not self.has_free_constants:
-            return np.ones((len(codes), 1))
-        return (codes[:, None] == np.unique(codes)).astype(float)
+        return Projection.of(covariance, _constants(codes, self.has_free_constants)), own
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +254,8 @@ class _Likelihood:
         covariance[same] += slope * own_products + smooth * near + between
         covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
         try:
-            projection = Projection.of(covariance, self._constants(codes))
+            design = _constants(codes, self.has_free_constants)
+            projection = Projection.of(covariance, design)
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(parameters)
         solved = projection.matrix @ y
@@ -283,11 +279,12 @@ class _Likelihood:
         ]
         return value, gradient + np.where(free, np.append(lengths, others), 0.0)
 
-    def _constants(self, codes: Indices) -> Floats:
-        """(row, constant): 1 for the constant of all rows, or for that of the batch of each row."""
-        if not self.has_free_constants:
-            return np.ones((len(codes), 1))
-        return (codes[:, None] == np.unique(codes)).astype(float)
+
+def _constants(codes: Indices, of_batches: bool) -> Floats:
+    """(row, constant): 1 for the constant of the batch of each row, or for that of all rows."""
+    if not of_batches:
+        return np.ones((len(codes), 1))
+    return (codes[:, None] == np.unique(codes)).astype(float)
 
 
 def _prior(parameters: Floats, free: NDArray[np.bool_]) -> tuple[float, Floats]:
