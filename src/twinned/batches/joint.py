@@ -254,8 +254,7 @@ class _Likelihood:
         covariance[same] += slope * own_products + smooth * near + between
         covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
         try:
-            design = _constants(codes, self.has_free_constants)
-            projection = Projection.of(covariance, design)
+            projection = Projection.of(covariance, _constants(codes, self.has_free_constants))
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(parameters)
         solved = projection.matrix @ y
