@@ -85,7 +85,7 @@ def test_exchangeable_rows_are_classified_alike():
     domain = ApplicabilityDomain(known, known, make_metric([1.0, 1.0, 1.0], 1e-2), known[:, 0])
     share = np.bincount(domain.classify(rows, domain.score(rows)), minlength=3) / 2000
     np.testing.assert_allclose(share, [0.7, 0.275, 0.025], atol=0.05)
-    assert domain.expected_share() == pytest.approx(0.025, abs=0.01)
+    assert domain.expected_share == pytest.approx(0.025, abs=0.01)
 
 
 def test_values_beyond_the_known_ones_raise_the_class():
@@ -121,7 +121,7 @@ def test_known_rows_are_classified_without_themselves():
     classes = domain.classify_known()
     assert classes[0] == 2  # far below the others
     assert classes[19] == 2  # the only row of its category
-    assert domain.expected_share() == (np.sum(classes == 2) + 1) / 21
+    assert domain.expected_share == (np.sum(classes == 2) + 1) / 21
 
 
 @pytest.mark.parametrize("n_known", [1, 2, 3, 1500])

@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import MIN_ROWS, CheckResult, check_diagnosable
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.methods import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import Folds, row_folds

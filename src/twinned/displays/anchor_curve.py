@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
 from twinned.displays.intervals import Options, make_axes
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.methods import BaseTwin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

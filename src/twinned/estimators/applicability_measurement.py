@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from twinned._compat import safe_indexing
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.conformal import cross_errors, replace_groups
+from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.applicability import LABELS, ClassStatistics
 from twinned.fitted.calibration import Calibration, NeighborFeatures

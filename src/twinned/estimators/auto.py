@@ -31,7 +31,7 @@ from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.several_targets import add_anchors_of_targets, joint_level, joint_scores
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.measurement_errors import weigh_by_error
-from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
@@ -314,7 +314,8 @@ class AutoTwinRegressor(BlendAttributes):
         with ignore_table_warnings():
             members, skipped = self._fit_members(shared.rows, seed, start, budget)
             members = with_common_function(members, shared)
-            combined = combine_members(members, shared, seed, self._budget(), calibrate=calibrate)
+            memory = MemoryBudget(self.memory_limit, self.n_jobs)
+            combined = combine_members(members, shared, seed, memory, calibrate=calibrate)
         if self.verbose:
             method, rmse = combined["blend_"]["method"], combined["blend_"]["rmse"]
             _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")

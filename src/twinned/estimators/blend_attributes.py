@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.combination import FitRecord
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.methods import BaseTwin
 from twinned.estimators.several_targets import per_target
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds

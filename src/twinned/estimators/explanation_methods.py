@@ -18,7 +18,7 @@ from twinned.fitted.explanation import tabulate_comparables
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
 from twinned.models.learned_metric import feature_relevance
-from twinned.rows.dask import check_in_memory, explain_lazily
+from twinned.rows.dask import explain_lazily
 from twinned.rows.neighbors import LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices, is_dask, row_labels
 from twinned.rows.validation import check_bool, check_integer
@@ -62,8 +62,6 @@ class ExplanationMethods(FittedAttributes):
         the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
         """
         check_bool("return_std", return_std)
-        check_in_memory(A, "A")
-        check_in_memory(B, "B")
         fitted = self.fitted_
         require_identity(fitted, "predict_difference")
         first = self.validate_queries(A, learn_categories=True)

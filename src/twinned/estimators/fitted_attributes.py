@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, Self
 
@@ -18,30 +17,41 @@ from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import in_batches, warn_without_batch
-from twinned.rows.dask import check_in_memory
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import Floats, Indices, TableSchema
+from twinned.rows.validation import validate_table
 
 
 class FittedAttributes:
     """Attributes of a fitted twin, each of which is one of its `FittedTwin`."""
 
     n_jobs: int | None
+    memory_limit: int | str | None
     anchors: object
     random_state: int | np.random.RandomState | None
+    _fitted: FittedTwin | None = None  # of an estimator that is no wrapper of another
+    _pair_dtype: np.dtype[np.floating]
     # whether it is a blend: its model is bound to its own anchors
     is_blend = False
     targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
 
     @property
-    @abstractmethod
     def fitted_(self) -> FittedTwin:
-        """The fitted state: a difference model, its anchors, weights and calibration."""
+        """The fitted state: a difference model, its anchors, weights and calibration.
 
-    @abstractmethod
+        It has the present `n_jobs` and `memory_limit`.
+        """
+        if self._fitted is None:
+            self.require_single_target()
+        assert self._fitted is not None, "the twin is fitted"
+        return self._fitted.with_budget(MemoryBudget(self.memory_limit, self.n_jobs))
+
     def with_fitted(self, fitted: FittedTwin) -> Self:
         """A copy of the estimator with another fitted state."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(vars(self), _fitted=fitted)
+        return other
 
-    @abstractmethod
     def validate_queries(
         self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
     ) -> Queries:
@@ -49,13 +59,19 @@ class FittedAttributes:
 
         The schema is that of the anchors, or a given one.
         """
+        anchors = (self._fitted or self.fitted_).anchors
+        matrix, schema = validate_table(
+            self, X, schema or anchors.schema, self._pair_dtype, learn_categories=learn_categories
+        )
+        return Queries(schema, anchors.scale, matrix)
 
     def encode(
         self, X: ArrayLike, *, batch: ArrayLike | None = None, fitted: FittedTwin | None = None
     ) -> Queries:
         """Validated rows to predict by the fitted state."""
-        check_in_memory(X, "X")
         fitted, queries = fitted or self.fitted_, self.validate_queries(X)
+        if batch is None and fitted.batches is None:
+            return queries
         if batch is None:
             warn_without_batch(fitted)
         return in_batches(fitted, queries, batch)

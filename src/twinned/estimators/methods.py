@@ -8,13 +8,13 @@ from typing import Any, Literal, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pandas import DataFrame
 from sklearn.metrics import r2_score
 
-from twinned._compat import RegressorMixin, safe_indexing
+from twinned._compat import BaseEstimator, RegressorMixin, safe_indexing
 from twinned.estimators.explanation_methods import ExplanationMethods
 from twinned.estimators.joint_methods import JointMethods
 from twinned.estimators.several_targets import target_columns
-from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import warn_of_shift
 from twinned.fitted.prediction import (
     NO_CALIBRATION,
@@ -25,9 +25,10 @@ from twinned.fitted.prediction import (
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
-from twinned.rows.dask import check_in_memory, map_rows, predict_lazily
+from twinned.rows.dask import map_rows, predict_lazily
 from twinned.rows.schema import Floats, is_dask, row_labels
-from twinned.rows.validation import check_bool, check_choice, validate_target
+from twinned.rows.training import TrainingRows
+from twinned.rows.validation import check_bool, validate_target
 
 
 class PredictionMethods:
@@ -43,7 +44,7 @@ class PredictionMethods:
     def _require_calibration(self) -> None:
         """Raise where a model has no calibration."""
 
-    def _warn_of_shift(self, queries: Any) -> None:
+    def _warn_of_shift(self, prediction: Any) -> None:
         """Warn where rows are unlike those of the fit."""
 
     def _joint_level(self, confidence: float) -> float:
@@ -132,21 +133,14 @@ class PredictionMethods:
         """
         if check_bool("joint", joint):
             confidence = self._joint_level(confidence)
+        options: PredictionOptions = {"batch": batch, "of": of, "y_std": y_std}
         if is_dask(X):
             self._require_calibration()
-            return map_rows(
-                self,
-                "predict_interval",
-                X,
-                ["low", "high"],
-                confidence=confidence,
-                batch=batch,
-                of=of,
-                y_std=y_std,
-            )
-        prediction = self.predict_distribution(X, batch=batch, of=of, y_std=y_std)
+            ends = ["low", "high"]
+            return map_rows(self, "predict_interval", X, ends, confidence=confidence, **options)
+        prediction = self.predict_distribution(X, **options)
         intervals = prediction.interval(confidence)
-        self._warn_of_shift(prediction.queries)
+        self._warn_of_shift(prediction)
         return intervals
 
     def predict_quantiles(
@@ -177,21 +171,13 @@ class PredictionMethods:
         -------
         values : ndarray of shape (n_queries, n_quantiles) or (n_queries, n_targets, n_quantiles)
         """
+        options: PredictionOptions = {"batch": batch, "of": of, "y_std": y_std}
         if not is_dask(X):
-            prediction = self.predict_distribution(X, batch=batch, of=of, y_std=y_std)
-            return prediction.quantiles(quantiles)
+            return self.predict_distribution(X, **options).quantiles(quantiles)
         self._require_calibration()
         levels = check_levels(quantiles)
-        return map_rows(
-            self,
-            "predict_quantiles",
-            X,
-            [f"{level}" for level in levels],
-            quantiles=levels,
-            batch=batch,
-            of=of,
-            y_std=y_std,
-        )
+        names = [f"{level}" for level in levels]
+        return map_rows(self, "predict_quantiles", X, names, quantiles=levels, **options)
 
     def predict_cdf(
         self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]
@@ -228,14 +214,10 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
         `predict`, `predict_interval`, `predict_quantiles`, `predict_cdf`, `log_density` and
         `sample` are methods of it; the arguments are theirs.
         """
-        check_choice("of", of, ["measurement", "value"])
         if self.targets_:
-            check_in_memory(X, "X of a model of several targets")
+            options: PredictionOptions = {"batch": batch, "of": of, "y_std": y_std}
             return TargetPredictions(
-                [
-                    target.predict_distribution(X, batch=batch, of=of, y_std=y_std)
-                    for target in self.targets_
-                ]
+                [target.predict_distribution(X, **options) for target in self.targets_]
             )
         fitted = self.fitted_
         return fitted.predict(self.encode(X, batch=batch, fitted=fitted), of=of, y_std=y_std)
@@ -273,10 +255,11 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
             batch = batch if batch is None or np.ndim(batch) == 0 else np.asarray(batch)[labelled]
         return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
 
-    def _warn_of_shift(self, queries: Queries) -> None:
+    def _warn_of_shift(self, prediction: Any) -> None:
         """Warn where more rows are outside than exchangeable rows would be."""
-        fitted = self.targets_[0].fitted_ if self.targets_ else self.fitted_
-        warn_of_shift(fitted.anchors.domain, queries, self.feature_labels(), stacklevel=4)
+        first = prediction.predictions[0] if self.targets_ else prediction
+        domain = first.fitted.anchors.domain
+        warn_of_shift(domain, first.queries, self.feature_labels, stacklevel=4)
 
     # --- the same model with other anchors ----------------------------------------------------
 
@@ -320,7 +303,6 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
         the deviation of a new batch is estimated from them, and that of a known batch again.
         """
         fitted = self.fitted_
-        check_in_memory(X, "X")
         queries = self.validate_queries(X, learn_categories=True)
         known_y = fitted.anchors.y
         new_y = validate_target(self, y, len(queries), multi_output=known_y.ndim == 2)
@@ -328,3 +310,27 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {known_y.shape}.")
         new_y = fitted.target.apply(new_y)
         return self.with_fitted(add_rows(fitted, queries, new_y, row_labels(X), batch))
+
+
+class BaseTwin(TwinMethods, BaseEstimator):
+    """Base class of regressors that predict from differences to anchors.
+
+    A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
+    `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
+    """
+
+    refit: Callable[..., Self]  # of a fit that can be repeated with some of the rows
+    training_rows: Callable[[], TrainingRows]  # of blends, as the next
+    out_of_fold: Callable[[], DataFrame]
+    target_name_: str  # only of a model that the command line fitted
+    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
+
+    def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
+        """As in `TwinMethods`; the strategies are also parameters of the result."""
+        other = super().with_strategies(anchors=anchors, weights=weights)
+        chosen = {"anchors": anchors, "weights": weights}
+        vars(other).update({name: value for name, value in chosen.items() if value is not None})
+        return other
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return bool(self.targets_) or self._fitted is not None

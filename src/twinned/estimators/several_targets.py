@@ -15,8 +15,7 @@ from sklearn.utils import check_consistent_length
 from twinned._compat import safe_indexing
 from twinned.fitted.prediction import target_columns
 from twinned.fitted.quantiles import check_confidence
-from twinned.rows.dask import check_in_memory
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, is_table
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
@@ -36,7 +35,7 @@ def per_target(method: _Method) -> _Method:
             return method(self, *arguments, **options)
         given = dict(signature.bind(self, *arguments, **options).arguments)
         del given["self"]
-        check_in_memory(given.get("X"), "X of a model of several targets")
+        is_table(given.get("X"))  # which refuses a Dask collection
         n_targets = len(self.targets_)
         columns = target_columns(given["y"], n_targets) if "y" in given else [None] * n_targets
         results = [

@@ -8,12 +8,11 @@ from typing import Any, Never, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
-from twinned._compat import BaseEstimator, MetaEstimatorMixin, unwrap_search
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.training_pairs import max_pairs_in_memory
+from twinned._compat import MetaEstimatorMixin, unwrap_search
+from twinned.estimators.methods import BaseTwin
 from twinned.estimators.twin_fitting import TwinFitting
 from twinned.models.base_estimator import FAST, SIZES, make_base_estimator, pair_dtype
 from twinned.models.resources import limit_threads, parse_memory_limit
@@ -22,6 +21,7 @@ from twinned.models.sklearn import (
     SklearnDifferenceModel,
     build_pairs,
     fit_on_pairs,
+    max_pairs_in_memory,
 )
 from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.folds import given_folds

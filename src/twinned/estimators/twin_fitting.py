@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from twinned.batches.estimation import remove_deviations
-from twinned.estimators.training_pairs import TrainingPairBuilder, choose_pairs, max_pairs_in_memory
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import LocalResiduals, with_residuals
@@ -33,7 +32,10 @@ from twinned.models.resources import MemoryBudget, parse_memory_limit
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
+    TrainingPairBuilder,
+    choose_pairs,
     fit_on_pairs,
+    max_pairs_in_memory,
     normalize_weights,
     target_unit,
 )
@@ -173,7 +175,7 @@ class TwinFitting:
             ),
             anchor_strategy=as_anchor_strategy(twin.anchors),
             weight_strategy=as_weight_strategy(twin.weights),
-            budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
+            budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
         )
         if nearest := fitted.nearest:  # made now, so that predictions need not
             fitted.anchors.index(nearest[1])

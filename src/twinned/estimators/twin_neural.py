@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.methods import BaseTwin
 from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.residuals import with_residuals
@@ -20,7 +20,7 @@ from twinned.models.neural.fitting import fit_problems, train_again
 from twinned.models.neural.inputs import Scale
 from twinned.models.neural.problem import TrainingProblem, build_problem_of_rows
 from twinned.models.neural.selection import TrainedEnsemble
-from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import (
     AnchorStrategy,
     WeightStrategy,
@@ -190,7 +190,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
             ),
             anchor_strategy=as_anchor_strategy(self.anchors, ensemble.n_nearest),
             weight_strategy=as_weight_strategy(self.weights),
-            budget=self._budget(),
+            budget=MemoryBudget(self.memory_limit, self.n_jobs),
         )
         predicted = self.out_of_fold_prediction_
         if predicted is not None:

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import POWER, FittedMember
+from twinned.estimators.methods import BaseTwin
 from twinned.export.model_parts import refuse_batches
 from twinned.rows.schema import ORDINAL
 

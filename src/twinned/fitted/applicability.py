@@ -12,8 +12,9 @@ and limits were chosen on training rows of the paper's first split of each data 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,8 +149,8 @@ class ApplicabilityDomain:
 
     def rate(self, queries: Queries) -> tuple[Floats, Indices]:
         """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
-        score = np.empty(len(queries))
-        for rows in gen_batches(len(queries), _ROWS_PER_BLOCK):
+        score = np.empty(len(queries.matrix))
+        for rows in gen_batches(len(score), _ROWS_PER_BLOCK):
             score[rows] = self.score(queries.take(rows).features)
         return score, self.classify(queries.matrix, score)
 
@@ -175,9 +176,11 @@ class ApplicabilityDomain:
         """(row,): whether a row has a category that no known row has."""
         return np.any(self.known_values.beyond(matrix)[:, self._categorical], axis=1)
 
+    @cached_property
     def expected_share(self) -> float:
         """The share of rows exchangeable with the known ones that are outside."""
-        return (count_outside(self.classify_known()) + 1) / (len(self.known_rows) + 1)
+        n_outside = int(np.sum(self.classify_known() == _OUTSIDE))
+        return (n_outside + 1) / (len(self.known_rows) + 1)
 
     def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
@@ -229,17 +232,20 @@ def applicability_columns(
 
 
 def warn_of_shift(
-    domain: ApplicabilityDomain, queries: Queries, names: list[str], stacklevel: int
+    domain: ApplicabilityDomain,
+    queries: Queries,
+    feature_labels: Callable[[], list[str]],
+    stacklevel: int,
 ) -> None:
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
-    matrix, known_values, n_rows = queries.matrix, domain.known_values, len(queries)
-    n_outside = count_outside(domain.rate(queries)[1])
+    matrix, n_rows = queries.matrix, len(queries.matrix)
+    n_outside = int(np.sum(domain.rate(queries)[1] == _OUTSIDE))
     n_new = int(domain.has_new_category(matrix).sum())
-    missing = known_values.newly_missing(matrix)
+    missing = domain.known_values.newly_missing(matrix)
     is_certain = n_new > 0 or missing.any()
-    if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share()):
+    if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share):
         return
-    beyond = known_values.beyond(matrix) | missing
+    beyond, names = domain.known_values.beyond(matrix) | missing, feature_labels()
     where = f" (in {_name_features(beyond, names)})" if beyond.any() else ""
     new = f"; {n_new} of them have a category that no training row has" if n_new else ""
     if missing.any():
@@ -259,15 +265,6 @@ def _name_features(mask, names):
     """Names of the three features of the most rows in a mask (row, feature)."""
     most = np.argsort(-mask.sum(axis=0), kind="stable")[:3]
     return ", ".join(repr(names[j]) for j in most if mask[:, j].any())
-
-
-def count_outside(classes: Indices) -> int:
-    """Number of rows outside, by indices of `LABELS`.
-
-    >>> count_outside(np.array([0, 2, 1, 2]))
-    2
-    """
-    return int(np.sum(classes == _OUTSIDE))
 
 
 def _relative_squares(errors: Floats) -> Floats:

@@ -66,8 +66,6 @@ class QueryBlock:
 
     def _average(self, values: Floats, axis: int = 0) -> Floats:
         """Values of completed rows along an axis → their means of each query."""
-        if self.completed is None:
-            return values
         sums = np.add.reduceat(values, self.starts, axis=axis)
         return sums / self._counts.reshape(-1, *(1,) * (values.ndim - axis - 1))
 
@@ -92,7 +90,8 @@ class QueryBlock:
                 for part in row_blocks(rows.numeric.shape[1], per_block)
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        differences = self._average(differences, axis=1)
+        if self.completed is not None:
+            differences = self._average(differences, axis=1)
         targets = anchors.outputs if indices is None else anchors.outputs[self.indices]
         if twin.batches is not None:
             targets = targets + self.offset[:, None]
@@ -107,9 +106,10 @@ class QueryBlock:
             mean, variance = anchored.moments(
                 encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.n_jobs
             )
-            mean = self._average(mean)
-            std = mean if variance is None else np.sqrt(self._average(variance))
-            return mean + self.offset, std
+            if self.completed is not None:
+                mean = self._average(mean)
+                variance = None if variance is None else self._average(variance)
+            return mean + self.offset, mean if variance is None else np.sqrt(variance)
         return combine(self.estimates, twin.model.member_weights, self.weights)
 
     def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:

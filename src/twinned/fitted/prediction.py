@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,6 @@ from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, Join
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, check_numbers
-
-if TYPE_CHECKING:
-    from twinned.fitted.anchors import Queries
 
 NO_CALIBRATION = (
     "The model stores no calibration, which prediction intervals and quantiles need; "
@@ -176,7 +173,7 @@ class Prediction:
     @cached_property
     def mean(self) -> Floats:
         """(query,) or (query, output): the prediction, a mean in units of y."""
-        if self.target == IDENTITY:
+        if self.fitted.target == IDENTITY:
             return self.location
         return self.fitted.squeeze(self.fitted.predict_mean(self.queries))
 
@@ -194,7 +191,7 @@ class Prediction:
         """(query, 2): ends of intervals, beyond which y is equally likely."""
         calibration = self.require_calibration()
         level = check_confidence(confidence, calibration.n_rows)
-        return self.quantiles(tails(level))
+        return self._of_scores(calibration.distribution.quantile(tails(level)))
 
     def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
         """(query, quantile): values that y does not exceed with these probabilities."""
@@ -239,11 +236,6 @@ class TargetPredictions:
     """The predictive distributions of several targets, with an axis of targets after the rows."""
 
     predictions: Sequence[Prediction]  # one for each target
-
-    @property
-    def queries(self) -> Queries:
-        """The rows that are predicted, as the model of the first target has them."""
-        return self.predictions[0].queries
 
     def _stack(self, results: Sequence[Floats]) -> Floats:
         return np.stack(results, axis=1)

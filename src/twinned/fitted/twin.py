@@ -150,20 +150,24 @@ class FittedTwin:
         They are on the scale of the fitted target. The standard deviation is computed with
         `return_std` only.
         """
+        is_local = self.is_local
 
         def predict_block(block: QueryBlock) -> tuple[Floats, Floats]:
             mean, std = block.moments
-            if self.is_local:
+            if is_local:
                 mean = (block.anchor_shares[..., None] * block.anchor_estimates()).sum(axis=1)
             elif self.residuals is not None:
                 mean = mean + np.average(self.residuals, axis=0, weights=self.anchors.weight)
             return mean, std
 
         results = self.map_blocks(
-            predict_block, queries, reduce=True, variance=return_std, per_anchor=self.is_local
+            predict_block, queries, reduce=True, variance=return_std, per_anchor=is_local
         )
-        means, stds = zip(*results, strict=True)
-        return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
+        mean, std = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        check_predictions(mean)
+        if return_std:
+            check_predictions(std)
+        return mean, std
 
     def predict_mean(self, queries: Queries) -> Floats:
         """(query, output): the weighted mean of the estimates of the anchors in units of y."""
@@ -230,8 +234,8 @@ class FittedTwin:
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
-        std = np.empty(len(queries))
-        for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
+        std = np.empty(len(queries.matrix))
+        for rows in row_blocks(len(std), _ROWS_PER_SEARCH):
             std[rows] = self.anchors.process.std(queries.take(rows).features)
         return std
 
@@ -346,22 +350,24 @@ class FittedTwin:
         are selected at once; their blocks are smaller.
         """
         is_incomplete = self.find_incomplete(queries)
-        with limit_threads(self.n_jobs):
-            anchored, reduces = self._fast_path(len(queries), reduce, variance)
+        n_queries = len(is_incomplete)
+        with limit_threads(self.budget.n_jobs):
+            anchored, reduces = self._fast_path(n_queries, reduce, variance)
             per_block = self._queries_per_block(anchored, reduces=reduces and not per_anchor)
-            per_search, nearest = max(1, len(queries)), self.nearest
-            if nearest is not None:
+            per_search = max(1, n_queries)
+            if (nearest := self.nearest) is not None:
                 # an index and a distance of each neighbor, and as much again during the search
                 per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
-            n_jobs = self.n_jobs if anchored is None else 1  # the fast path has its own threads
+            # the fast path has its own threads
+            n_jobs = self.budget.n_jobs if anchored is None else 1
             results: list[Result] = []
             complete = queries
             if is_incomplete.any():
                 per_block = max(1, per_block // self.anchors.completion.n_values)
                 complete = replace(queries, matrix=self.complete(queries.matrix, 1)[0].matrix)
-            offset = np.zeros(len(queries)) if queries.offset is None else queries.offset
-            for searched in row_blocks(len(queries), per_search):
-                selected = self._nearest_anchors(complete, searched)
+            offset = np.zeros(n_queries) if queries.offset is None else queries.offset
+            for searched in row_blocks(n_queries, per_search):
+                selected = nearest and self._nearest_anchors(complete, searched, *nearest)
 
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
@@ -389,12 +395,11 @@ class FittedTwin:
                 results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
             return results
 
-    def _nearest_anchors(self, queries: Queries, rows: slice) -> list[np.ndarray]:
-        """(query, anchor): indices and distances of the nearest anchors; empty for all anchors."""
-        if (nearest := self.nearest) is None:
-            return []
-        features = queries.take(rows).features
-        return [*self.anchors.index(nearest[1]).kneighbors(features, nearest[0])]
+    def _nearest_anchors(
+        self, queries: Queries, rows: slice, k: int, metric: str
+    ) -> tuple[Indices, Floats]:
+        """(query, anchor): indices and distances of the nearest anchors."""
+        return self.anchors.index(metric).kneighbors(queries.take(rows).features, k)
 
     def _queries_per_block(self, anchored: AnchoredModel | None, *, reduces: bool) -> int:
         """The number of queries of a block, by the fast path or on pairs."""

@@ -102,43 +102,40 @@ def parse_memory_limit(limit: object) -> int | None:
 
 
 class MemoryBudget(NamedTuple):
-    """A memory limit in bytes, shared by the threads of `n_jobs`; None is unlimited."""
+    """A memory limit, shared by the threads of `n_jobs`: parameters of an estimator."""
 
-    limit: int | None = None
+    memory_limit: int | str | None = None
     n_jobs: int | None = None
-
-    @classmethod
-    def of(cls, memory_limit: object, n_jobs: int | None) -> MemoryBudget:
-        """From the parameters of an estimator."""
-        return cls(parse_memory_limit(memory_limit), n_jobs)
 
     def fits(self, n_bytes: int) -> bool:
         """Whether so many bytes fit for each thread."""
-        return self.limit is None or n_bytes * count_threads(self.n_jobs) <= self.limit
+        limit = parse_memory_limit(self.memory_limit)
+        return limit is None or n_bytes * count_threads(self.n_jobs) <= limit
 
     def at_most(self, maximum: int, bytes_each: int) -> int:
         """The number of items of that size, up to `maximum`, that fit for each thread."""
-        if self.limit is None:
+        limit = parse_memory_limit(self.memory_limit)
+        if limit is None:
             return maximum
         n_threads = count_threads(self.n_jobs)
-        count = self.limit // n_threads // bytes_each
+        count = limit // n_threads // bytes_each
         if count < 1:
             needed = f"a single pair or query ({bytes_each} bytes in each of {n_threads} threads)"
-            raise MemoryLimitError(f"memory_limit={self.limit} bytes is too small for {needed}.")
+            raise MemoryLimitError(f"memory_limit={limit} bytes is too small for {needed}.")
         return min(count, maximum)
 
 
-def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
+def row_blocks(n_rows: int, rows_per_block: int) -> list[slice]:
     """Consecutive slices of at most `rows_per_block` rows."""
-    for start in range(0, n_rows, rows_per_block):
-        yield slice(start, min(start + rows_per_block, n_rows))
+    starts = range(0, n_rows, rows_per_block)
+    return [slice(start, min(start + rows_per_block, n_rows)) for start in starts]
 
 
 def map_row_blocks(
     function: Callable[[slice], Result], n_rows: int, rows_per_block: int, n_jobs: int | None
 ) -> list[Result]:
     """`function(rows)` of all blocks of rows, in order, on `n_jobs` threads."""
-    blocks = list(row_blocks(n_rows, rows_per_block))
+    blocks = row_blocks(n_rows, rows_per_block)
     if len(blocks) == 1 or count_threads(n_jobs) == 1:
         return [function(rows) for rows in blocks]
 

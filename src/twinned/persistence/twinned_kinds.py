@@ -8,11 +8,10 @@ from sklearn.base import BaseEstimator
 
 from twinned.batches.deviation import Deviation
 from twinned.batches.effects import BatchEffects
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.methods import BaseTwin, TwinMethods
 from twinned.estimators.power import TransformedModel
 from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
@@ -144,7 +143,7 @@ def _set_twin(
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
         weight_strategy=as_weight_strategy(twin.weights),
-        budget=MemoryBudget.of(twin.memory_limit, twin.n_jobs),
+        budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
         batches=_build_effects(state["_batches"]),
         calibration=_build_calibration(state["intervals_"], anchors, at / "intervals_"),

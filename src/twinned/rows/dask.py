@@ -16,7 +16,6 @@ import pandas as pd
 from sklearn.utils.validation import validate_data
 
 from twinned._compat import dask_meta
-from twinned.rows.schema import is_dask
 
 
 def predict_lazily(
@@ -136,12 +135,6 @@ def _query_labels(index: pd.Index) -> np.ndarray | pd.Index:
 
 
 # --- validation -------------------------------------------------------------------------------
-
-
-def check_in_memory(X: object, name: str) -> None:
-    """Raise for a Dask collection where a table or array is needed."""
-    if is_dask(X):
-        raise TypeError(f"{name} must be in memory, not a Dask collection; use {name}.compute().")
 
 
 def _check_features(model, X):

@@ -14,9 +14,9 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.methods import BaseTwin
 from twinned.estimators.power import PowerRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import UnsuitableDataError

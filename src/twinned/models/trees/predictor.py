@@ -195,7 +195,7 @@ class AnchoredTrees:
         n_threads, step = count_threads(n_jobs), max(len(terms), 1)
         if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
             step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
-        blocks = list(row_blocks(len(terms), step))
+        blocks = row_blocks(len(terms), step)
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 start = 0
