@@ -59,7 +59,7 @@ REFUSED = [
     (f"{TRANSFORMED}/(difference|loops)", "not defined for a transformed target"),
     (f"{TRANSFORMED}/c_code", "a transformed target"),
     ("(power/.*|.*/transformed)/onnx", "use target_transform='log'"),
-    ("blend/.*/c_code", "blends|batches|targets_"),
+    ("(blend|power|neural twin|semi neural)/.*/c_code", "does not support"),
     (".*/batch/(onnx|c_code)", "batches"),
     ("nearest/.*/c_code", "anchors"),
     (f"{TRANSFORMED}/measured", "must be a twin or a blend"),

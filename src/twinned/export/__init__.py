@@ -10,7 +10,6 @@ _MODULES = {
     "to_onnx": "onnx",
     "thin": "thinning",
     "to_c": "c",
-    "select_member": "members",
 }
 
 __all__ = [*_MODULES]

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
 from twinned.persistence.schema import LINEAR
 from twinned.rows.schema import Floats
-
-Networks = NeuralDifferenceModel | PlainNetworks
 
 
 class NotExportableError(TypeError):
@@ -66,21 +62,6 @@ def mean_residual(fitted: FittedTwin) -> Floats:
     if fitted.residuals is None:
         return np.zeros(fitted.anchors.outputs.shape[1])
     return anchor_shares(fitted) @ fitted.residuals
-
-
-def unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:
-    """Parameters of networks of so many inputs, leading axis member.
-
-    A member without periodic embedding has weights of zero there.
-    """
-    parameters = {name: np.asarray(value) for name, value in networks.parameters.items()}
-    for name, value in parameters.items():
-        if name.startswith(("linear", "frequency")):
-            parameters[name] = value[:, :n_features]
-        elif name.startswith("periodic"):
-            rows = value[:, : 2 * networks.shape.n_frequencies * n_features]
-            parameters[name] = rows * np.asarray(networks.gates, np.float32)[:, None, None]
-    return parameters
 
 
 def read_linear(estimator: BaseEstimator) -> tuple[Floats, Floats] | None:

@@ -73,8 +73,8 @@ def thin(
     n_anchors = check_integer("n_anchors", n_anchors)
     if not isinstance(twin, BaseTwin) or twin.is_blend:
         raise TypeError(
-            f"twin must be a TwinRegressor or TwinNeuralRegressor, not {type(twin).__name__}; a "
-            "twin of a blend is selected by twinned.export.select_member."
+            f"twin must be a TwinRegressor or TwinNeuralRegressor, not {type(twin).__name__}; fit "
+            "one (twinned fit --model twin)."
         )
     check_is_fitted(twin)
     refuse_batches(twin)

@@ -1,6 +1,5 @@
 """Models for the tests of the C export, and programs that are compiled from headers."""
 
-import copy
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -8,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.export.c import to_c
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -92,22 +90,3 @@ def training_rows():
 def queries():
     """More than the range of the training rows."""
     return 1.2 * make_rows(160, seed=1)[0].astype(np.float32).astype(np.float64)
-
-
-TRAINING = {"max_steps": 60, "n_folds": 1, "selection": "mean"}
-
-
-@pytest.fixture(scope="session")
-def neural_twin(training_rows):
-    """Members with and without periodic embedding."""
-    twin = TwinNeuralRegressor(
-        (12, 8), n_members=3, training=NeuralTraining(n_frequencies=4, **TRAINING), random_state=0
-    )
-    return twin.fit(*training_rows)
-
-
-def with_activation(model, activation):
-    """The same networks with another activation, which need not be trained for a comparison."""
-    other = copy.copy(model)
-    other._shape = {**model._shape, "activation": activation}
-    return other

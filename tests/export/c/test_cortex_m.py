@@ -21,12 +21,9 @@ def board():
 
 
 @pytest.mark.parametrize("processor", cortex_m.PROCESSORS)
-@pytest.mark.parametrize("kind", ["trees", "networks"])
-def test_self_test(kind, processor, board, training_rows, neural_twin, tmp_path):
-    model = neural_twin
-    if kind == "trees":
-        model = TwinRegressor(random_state=0).fit(*training_rows)
-    report = to_c(thin(model, 4), tmp_path / "model.h", name="model")
+def test_self_test(processor, board, training_rows, tmp_path):
+    twin = TwinRegressor(random_state=0).fit(*training_rows)
+    report = to_c(thin(twin, 4), tmp_path / "model.h", name="model")
     failed, instructions = board.run_self_test(report.text, processor)
     assert failed == 0
     assert instructions > 1000
@@ -34,8 +31,9 @@ def test_self_test(kind, processor, board, training_rows, neural_twin, tmp_path)
     assert 0 < flash - report.flash_bytes < 16_000  # code, beside the tables
 
 
-def test_failed_rows_are_counted(board, neural_twin, tmp_path):
-    report = to_c(thin(neural_twin, 2), tmp_path / "model.h", name="model")
+def test_failed_rows_are_counted(board, training_rows, tmp_path):
+    twin = TwinRegressor(random_state=0).fit(*training_rows)
+    report = to_c(thin(twin, 2), tmp_path / "model.h", name="model")
     start = report.text.index("model_test_values[10] = {")
     first = report.text.index("\n", start) + 1
     end = report.text.index(",", first)

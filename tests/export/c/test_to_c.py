@@ -20,20 +20,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.export.c.conftest import (
-    ADDRESS_SANITIZER,
-    SANITIZERS,
-    TRAINING,
-    WARNINGS,
-    make_rows,
-    with_activation,
-)
+from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, make_rows
 from tests.export.conftest import with_local_power
 from twinned import (
+    AutoTwinRegressor,
     NearestAnchors,
-    NeuralTraining,
     TransformedTargetTwin,
-    TwinNeuralRegressor,
     TwinRegressor,
     conformal,
 )
@@ -88,20 +80,11 @@ def test_pair_features_and_orders(kind, symmetric, training_rows, queries, run_c
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_neural_twin(compiler, neural_twin, queries, run_c):
-    gates = np.asarray(neural_twin.fitted_.model.gates)
-    assert 0 < gates.sum() < len(gates)  # or one branch of the code is not tested
-    flags = SANITIZERS if compiler == "gcc" else ()
-    compiled = run_c(neural_twin, queries, compiler, flags)
-    assert_close(compiled, neural_twin, queries)
-    nearest = neural_twin.explain(queries, n=1)["anchor"].to_numpy()[::2]  # without all others
+def test_compilers_and_the_nearest_anchor(compiler, boosted, queries, run_c):
+    compiled = run_c(boosted, queries, compiler, SANITIZERS if compiler == "gcc" else ())
+    assert_close(compiled, boosted, queries)
+    nearest = boosted.explain(queries, n=1)["anchor"].to_numpy()[::2]  # without all others
     np.testing.assert_array_equal(compiled.nearest, nearest)
-
-
-@pytest.mark.parametrize("activation", ["relu", "mish", "tanh"])
-def test_activations(activation, neural_twin, queries, run_c):
-    networks = with_activation(neural_twin, activation)
-    assert_close(run_c(networks, queries), networks, queries)
 
 
 def test_sample_weights(training_rows, queries, run_c):
@@ -177,41 +160,14 @@ def test_categories_missing_values_and_unknown_categories(run_c):
     assert np.quantile(np.abs(compiled.mean - expected), 0.99) < 1e-5 * np.std(expected)
 
 
-def test_networks_replace_missing_values(neural_twin, training_rows, queries, run_c):
-    rows = queries.copy()
-    rows[::2, 2] = rows[::3, 0] = np.nan
-    compiled = run_c(neural_twin, rows, flags=SANITIZERS)
-    # those of features that are never missing in training; `predict` completes such rows
-    medians = np.median(training_rows[0], axis=0)
-    filled = np.where(np.isnan(rows), medians, rows)
-    assert_close(compiled, neural_twin, filled)
-
-
-def test_networks_fitted_to_missing_values_and_categories(run_c):
-    rng = np.random.RandomState(0)
-    numbers = rng.uniform(-3, 3, size=(200, 2)).astype(np.float32).astype(np.float64)
-    codes = rng.randint(3, size=200).astype(np.float64)
-    y = numbers[:, 0] + np.abs(numbers[:, 1]) + codes
-    numbers[rng.rand(200) < 0.2, 0] = codes[rng.rand(200) < 0.1] = np.nan
-    numbers[:5, 0] = -2.0  # which is no code
-    names = pd.Categorical.from_codes(np.where(np.isnan(codes), -1, codes).astype(int), list("uvw"))
-    X = pd.DataFrame({"a": numbers[:, 0], "kind": names, "b": numbers[:, 1]})
-    model = TwinNeuralRegressor(
-        (12, 8), n_members=2, training=NeuralTraining(n_frequencies=2, **TRAINING), random_state=0
-    ).fit(X[:60], y[:60])
-    assert model.schema_.marked == [0]
-    rows = np.column_stack([numbers[:, 0], codes, numbers[:, 1]])
-    assert_close(run_c(model, rows, flags=SANITIZERS), model, X)
-
-
-def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries, run_c):
+def test_intervals_are_those_of_split_conformal_prediction(boosted, queries, run_c):
     X = queries[:150]
-    y = neural_twin.predict(X) + np.sin(9 * X[:, 0])
-    compiled = run_c(conformal(neural_twin, X, y), queries)
+    y = boosted.predict(X) + np.sin(9 * X[:, 0])
+    compiled = run_c(conformal(boosted, X, y), queries)
     assert (compiled.interval_status == 0).all()
-    same = conformal(neural_twin, X, y).predict_interval(queries, 0.9)
+    same = conformal(boosted, X, y).predict_interval(queries, 0.9)
     np.testing.assert_allclose(compiled.interval, same, rtol=1e-3, atol=1e-3)
-    expected = conformal(neural_twin, X, y, width="constant").predict_interval(queries, 0.9)
+    expected = conformal(boosted, X, y, width="constant").predict_interval(queries, 0.9)
     width = np.diff(compiled.interval, axis=1).mean()
     assert 0.3 < width / np.diff(expected, axis=1).mean() < 3
     inside = (compiled.interval[:150, 0] <= y) & (y <= compiled.interval[:150, 1])
@@ -220,17 +176,6 @@ def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries,
 
 def test_interval_without_calibration(boosted, queries, run_c):
     assert (run_c(boosted, queries[:2]).interval_status == 1).all()
-
-
-def test_features_far_from_zero(training_rows, queries, run_c, neural_twin):
-    X, y = training_rows
-    shift = np.float64(np.float32(1000.0))
-    twin = type(neural_twin)(
-        (8,), n_members=1, training=NeuralTraining(max_steps=20, n_folds=1), random_state=0
-    )
-    twin.fit((X + shift).astype(np.float32).astype(float), y)
-    rows = (queries + shift).astype(np.float32).astype(float)
-    assert_close(run_c(twin, rows), twin, rows)
 
 
 def test_report_and_defines(boosted, tmp_path):
@@ -290,6 +235,8 @@ def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
     path = tmp_path / "a.h"
     with pytest.raises(TypeError, match="KNeighborsRegressor"):
         to_c(TwinRegressor(KNeighborsRegressor(), pairs=4).fit(X, y), path)
+    with pytest.raises(TypeError, match=r"does not support AutoTwinRegressor; .* --model twin"):
+        to_c(AutoTwinRegressor(members=["ridge"], cv=2).fit(X, y), path)
     with pytest.raises(TypeError, match="y has 2 outputs"):
         to_c(TwinRegressor(BASES["linear"]).fit(X, np.column_stack([y, y])), path)
     nearest = TwinRegressor(BASES["linear"], anchors=NearestAnchors(3)).fit(X, y)
@@ -305,16 +252,12 @@ def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("kind", ["boosted", "neural_twin"])
-def test_no_access_outside_of_arrays(kind, compiler, queries, run_c, request):
-    run_c(request.getfixturevalue(kind), queries, compiler, ADDRESS_SANITIZER)
+def test_no_access_outside_of_arrays(boosted, compiler, queries, run_c):
+    run_c(boosted, queries, compiler, ADDRESS_SANITIZER)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["forest", "neural"])
-def test_ten_thousand_rows(kind, training_rows, neural_twin, run_c):
-    twin = neural_twin
-    if kind == "forest":
-        twin = TwinRegressor(BASES["forest"], random_state=0).fit(*training_rows)
+def test_ten_thousand_rows(training_rows, run_c):
+    twin = TwinRegressor(BASES["forest"], random_state=0).fit(*training_rows)
     rows = np.random.RandomState(2).uniform(-2.5, 2.5, size=(10_000, 3)).astype(np.float32)
     assert_close(run_c(twin, rows), twin, rows.astype(np.float64))

@@ -36,8 +36,6 @@ class ExportOptions:
 
         twinned export houses.twin -o houses.h --anchors 32
 
-        twinned export blend.twin -o blend.h --member tree_twin
-
     Parameters
     ----------
     output
@@ -49,8 +47,6 @@ class ExportOptions:
         as 0.9. The model must have been cross-validated when it was fitted.
     anchors
         Number of anchors to store, chosen so that they predict as all do.
-    member
-        Export this member of a blend instead of the blend, such as tree_twin: C has no blends.
     dtype
         ONNX: type of the numeric inputs, float64 (the default) or float32.
     """
@@ -60,7 +56,6 @@ class ExportOptions:
     outputs: Annotated[str, typer.Option(metavar="NAMES")] = "mean,std"
     confidence: Annotated[float | None, typer.Option(metavar="P")] = None
     anchors: Annotated[int | None, typer.Option(metavar="N", min=1)] = None
-    member: Annotated[str | None, typer.Option(metavar="NAME")] = None
     dtype: Annotated[str | None, typer.Option(metavar="TYPE")] = None
     as_json: AsJson = False
 
@@ -68,6 +63,7 @@ class ExportOptions:
 def export_command(options: ExportOptions) -> None:
     """Export a saved model to a file that runs without Python."""
     from twinned.app.cli.saved_model import load_predictor
+    from twinned.export.thinning import thin
 
     model, output = options.model, options.output
     write = _WRITERS.get(output.suffix.lower())
@@ -75,22 +71,13 @@ def export_command(options: ExportOptions) -> None:
         suffixes = " or ".join(_WRITERS)
         raise ValueError(f"-o {output}: the name must end in {suffixes}, which is the format.")
     path = check_output_path(output, [model])
-    predictor = load_predictor(model)
+    saved: BaseEstimator = load_predictor(model).model
     with messages.print_warnings():
-        facts = write(predictor.model, path, options)
+        thinned = saved if options.anchors is None else thin(saved, options.anchors)
+        facts = write(thinned, path, options)
     facts |= {"model": str(model), "model_bytes": model.stat().st_size}
     facts |= {"output": str(output), "bytes": path.stat().st_size}
     messages.print_result(facts, "\n".join(_summary_lines(facts, model.name)), options.as_json)
-
-
-def _reduce(model: BaseEstimator, options: ExportOptions) -> BaseEstimator:
-    """A member of a blend, and a twin with fewer anchors."""
-    from twinned.export.members import select_member
-    from twinned.export.thinning import thin
-
-    if options.member is not None:
-        model = select_member(model, options.member)
-    return model if options.anchors is None else thin(model, options.anchors)
 
 
 def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Facts:
@@ -100,7 +87,7 @@ def _write_onnx(model: BaseEstimator, path: Path, options: ExportOptions) -> Fac
 
     dtype = options.dtype or "float64"
     check_choice("--dtype", dtype, DTYPES)
-    model, outputs = _reduce(model, options), re.findall(r"[^\s,]+", options.outputs)
+    outputs = re.findall(r"[^\s,]+", options.outputs)
     to_onnx(model, path, outputs=outputs, confidence=options.confidence, dtype=dtype)
     difference = None
     if "mean" in outputs:
@@ -123,7 +110,7 @@ def _write_c(model: BaseEstimator, path: Path, options: ExportOptions) -> Facts:
     if options.dtype is not None:
         raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
-    report = to_c(_reduce(model, options), path, name=name)
+    report = to_c(model, path, name=name)
     if not report.has_intervals:
         reason = "they have a learned width, anchors were dropped, or none are stored"
         messages.print_message("note", f"{name}_interval gives no intervals: {reason}.")

@@ -12,19 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.methods import TwinMethods
 from twinned.export.c.header import IntervalTable, write_header
-from twinned.export.c.models import NetworkCore, PairCore, check_single_output, used_columns
-from twinned.export.members import describe_alternatives
+from twinned.export.c.models import Core, check_single_output
 from twinned.export.model_parts import mean_residual, read_feature_names, read_fitted, refuse
 from twinned.export.thinning import thin
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.persistence.archive import write_atomically
-from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import CATEGORICAL, Floats
 
 __all__ = ["CExport", "to_c"]
@@ -48,8 +44,8 @@ class CExport:
     ----------
     path : Path
         The file.
-    n_anchors, n_members : int
-        The stored anchors, and networks (0 for others).
+    n_anchors : int
+        The stored anchors.
     flash_bytes : int
         Bytes of the tables that a prediction uses; code takes 1 to 4 kB more.
     ram_bytes : int
@@ -66,7 +62,6 @@ class CExport:
 
     path: Path
     n_anchors: int
-    n_members: int
     flash_bytes: int
     ram_bytes: int
     has_intervals: bool
@@ -96,7 +91,7 @@ def to_c(
     ----------
     model : estimator
         A fitted `TwinRegressor` over trees, their ensembles (scikit-learn, LightGBM, XGBoost) or a
-        linear model, or a `TwinNeuralRegressor`, of a single output.
+        linear model, of a single output.
     path : str or path
         The file to write.
     n_anchors : int or None, default=None
@@ -135,13 +130,12 @@ def to_c(
     if n_anchors is not None:
         model = thin(model, n_anchors)
     fitted = _read_twin(model)
-    of_networks = isinstance(fitted.model, NeuralDifferenceModel)
-    core = NetworkCore.of_twin(fitted) if of_networks else PairCore.of_twin(fitted)
+    core = Core.of_twin(fitted)
     rows = _example_rows(fitted)
     rounded_rows = rows.astype(np.float32).astype(np.float64)
     predicted = _predict(_rounded(fitted), rounded_rows)
     differences = np.abs(predicted - _predict(fitted, rows))
-    spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
+    spread = max(np.std(predicted), np.std(core.anchor_estimates))
     intervals = IntervalTable.of(fitted.calibration)
     text, flash_bytes = write_header(
         name,
@@ -152,7 +146,7 @@ def to_c(
         differences=differences,
         fitted=fitted,
         mean_residual=float(mean_residual(fitted)[0]),
-        metric=_metric(fitted),
+        metric=fitted.anchors.metric,
         intervals=intervals,
         test_rows=rounded_rows[-_N_TEST_ROWS:],
         test_values=predicted[-_N_TEST_ROWS:],
@@ -162,7 +156,6 @@ def to_c(
     return CExport(
         path=Path(path),
         n_anchors=len(fitted.anchors),
-        n_members=len(core.member_weights) if isinstance(core, NetworkCore) else 0,
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
         has_intervals=intervals is not None,
@@ -176,28 +169,18 @@ def _read_twin(model: BaseEstimator) -> FittedTwin:
     """The fitted state of a twin; raise where C code cannot predict it."""
     if not isinstance(model, TwinMethods):
         refuse(f"{type(model).__name__} is no twin", "use to_onnx, skl2onnx or emlearn")
-    if isinstance(model, AutoTwinRegressor):
-        refuse("C code does not support blends", describe_alternatives(model).removesuffix("."))
+    check_single_output(len(model.targets_) or 1)
     fitted = read_fitted(model)
     if fitted.target != IDENTITY:
         refuse("C code does not support a transformed target", "use to_onnx")
+    if not isinstance(fitted.model, SklearnDifferenceModel):
+        way_out = "fit a TwinRegressor (twinned fit --model twin), or use to_onnx"
+        refuse(f"C code does not support {type(model).__name__}", way_out)
     if not fitted.uses_all_anchors_equally:
         strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
         refuse(f"C code uses all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
     check_single_output(fitted.anchors.outputs.shape[1])
     return fitted
-
-
-def _metric(fitted: FittedTwin) -> LearnedMetric:
-    """The learned metric of the columns that the model uses."""
-    metric, used = fitted.anchors.metric, used_columns(fitted.model, fitted.schema)
-    return LearnedMetric(
-        center=metric.center[used],
-        scale=metric.scale[used],
-        length_scales=metric.length_scales[used],
-        noise=metric.noise,
-        slopes=metric.slopes[used],
-    )
 
 
 def _example_rows(fitted: FittedTwin) -> Floats:
@@ -226,9 +209,8 @@ def _predict(fitted: FittedTwin, rows: Floats) -> Floats:
 def _rounded(fitted: FittedTwin) -> FittedTwin:
     """The twin with anchors and their differences to queries rounded to float32."""
     matrix = fitted.anchors.matrix.astype(np.float32).astype(np.float64)
-    rounded = replace(fitted, anchors=replace(fitted.anchors, matrix=matrix))
-    if not isinstance(fitted.model, SklearnDifferenceModel):
-        return rounded
+    assert isinstance(fitted.model, SklearnDifferenceModel)
     features = copy.copy(fitted.model.features)
     features.dtype = np.dtype(np.float32)
-    return replace(rounded, model=replace(fitted.model, features=features))
+    model = replace(fitted.model, features=features)
+    return replace(fitted, anchors=replace(fitted.anchors, matrix=matrix), model=model)

@@ -98,7 +98,6 @@ def write_header(
         names=feature_names,
         features=_describe_features(schema, feature_names),
         percents=PERCENTS,
-        two_pi=2.0 * np.pi,
         version=__version__,
         **values,
     )

@@ -1,9 +1,8 @@
-"""Models as the template of a C header reads them: networks, and scores of pair features."""
+"""A twin as the template of a C header reads it: anchors, and a score of pair features."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,38 +11,16 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
-from twinned.export.model_parts import (
-    anchor_shares,
-    read_linear,
-    read_scaler,
-    refuse,
-    unpadded_parameters,
-)
+from twinned.export.model_parts import anchor_shares, read_linear, read_scaler, refuse
 from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.protocol import DifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.pairing.pairs import PairColumn
-from twinned.rows.schema import Floats, Indices, TableSchema
+from twinned.rows.schema import Floats, TableSchema
 
-Singles = NDArray[np.float32]
 # in place of a code: the column is the feature itself, or 1 where its value is missing
 _VALUE, _IS_MISSING = -1, -2
 _LEAF = 0xFFFF  # in place of a column
-
-
-class ColumnScale(NamedTuple):
-    """How columns are scaled: (value − mean) · factor, (column,) each.
-
-    The mean is a sum of two floats, so that features far from zero lose no digits. A missing value
-    (NaN) is replaced by `fill`, and stays missing in columns that are not scaled.
-    """
-
-    mean: Floats
-    mean_rest: Floats
-    factor: Floats
-    fill: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +35,10 @@ class ColumnEncoding:
     feature, code : ndarray of shape (n_columns,)
         The feature of each column, and the code it indicates; −1 for its value, −2 for whether it
         is missing.
-    scale : ColumnScale or None
-        None where columns are not scaled.
     """
 
     feature: NDArray[np.intp]
     code: NDArray[np.intp]
-    scale: ColumnScale | None = None
 
     @classmethod
     def of_schema(cls, schema: TableSchema) -> ColumnEncoding:
@@ -76,25 +50,6 @@ class ColumnEncoding:
         feature, code = np.array(columns, dtype=np.intp).reshape(-1, 2).T
         return cls(feature, code)
 
-    @classmethod
-    def of_networks(cls, schema: TableSchema, networks: NeuralDifferenceModel) -> ColumnEncoding:
-        """The scaled numeric features and the indicators that are inputs of networks."""
-        scale, columns = networks.scale, cls.of_schema(schema)
-        n_indicators = schema.n_encoded - len(schema.numeric)
-        mean = np.append(scale.X_mean, np.zeros(n_indicators))
-        mean_float32 = mean.astype(np.float32).astype(np.float64)
-        factor = 1.0 / np.append(scale.X_spread, np.ones(n_indicators))
-        no_features = np.full((1, schema.n_features), np.nan)
-        fill = scale.transform(schema.to_rows(no_features)).features[0]
-        used = used_columns(networks, schema)
-        column_scale = ColumnScale(
-            mean=mean_float32[used],
-            mean_rest=(mean - mean_float32)[used],
-            factor=factor[used],
-            fill=fill[used],
-        )
-        return cls(columns.feature[used], columns.code[used], column_scale)
-
     def __len__(self) -> int:
         return len(self.feature)
 
@@ -102,138 +57,6 @@ class ColumnEncoding:
     def has_codes(self) -> bool:
         """Whether a column is not simply a feature."""
         return bool((self.code != _VALUE).any())
-
-
-def used_columns(model: DifferenceModel, schema: TableSchema) -> Indices:
-    """Indices of the encoded features that networks use; of all of them for other models."""
-    selected = model.columns if isinstance(model, NeuralDifferenceModel) else None
-    return np.arange(schema.n_encoded) if selected is None else selected
-
-
-@dataclass(frozen=True, eq=False)
-class Core:
-    """A model as a list of weighted estimates of y.
-
-    A prediction is `center + unit · (weighted mean of the estimates)`, before residuals are added.
-
-    Parameters
-    ----------
-    columns : ColumnEncoding
-        The columns that are computed from the features of a row.
-    anchors : ndarray of shape (n_anchors, n_features)
-        The features of the anchors, as given.
-    anchor_estimates : ndarray of shape (n_anchors,)
-        Known values of the anchors, (y − center) / unit.
-    anchor_weights : ndarray of shape (n_anchors,)
-        The weights of their estimates, which sum to one.
-    center, unit : float
-        The value of y that an estimate of 0 stands for, and the factor of the estimates.
-    """
-
-    columns: ColumnEncoding
-    anchors: Floats
-    anchor_estimates: Floats
-    anchor_weights: Floats
-    center: float
-    unit: float
-
-
-# --- networks -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkCore(Core):
-    """An ensemble of networks; estimates are in units of the scaled y.
-
-    The inputs of a network are the scaled columns and, with periodic embedding, the sines and
-    cosines − 1 of each. There is a first layer for each side of a pair.
-    """
-
-    networks: NeuralDifferenceModel
-    kind = "networks"
-
-    @classmethod
-    def of_twin(cls, fitted: FittedTwin) -> NetworkCore:
-        """The networks of a twin, and its anchors."""
-        networks, anchors = fitted.model, fitted.anchors
-        assert isinstance(networks, NeuralDifferenceModel)
-        return cls(
-            columns=ColumnEncoding.of_networks(anchors.schema, networks),
-            anchors=anchors.matrix,
-            anchor_estimates=networks.scale.transform_y(anchors.outputs)[:, 0],
-            anchor_weights=anchor_shares(fitted),
-            center=float(networks.scale.y_mean[0]),
-            unit=float(networks.scale.y_spread[0]),
-            networks=networks,
-        )
-
-    @cached_property
-    def _used(self) -> NDArray[np.intp]:
-        """Members that have a weight."""
-        return np.flatnonzero(self.networks.member_weights)
-
-    @cached_property
-    def parameters(self) -> dict[str, Singles]:
-        """Parameters of the used members; leading axis member."""
-        parameters = unpadded_parameters(self.networks, len(self.columns))
-        return {name: value[self._used] for name, value in parameters.items()}
-
-    @cached_property
-    def has_waves(self) -> NDArray[np.bool_]:
-        """(member,): whether a member has a periodic embedding."""
-        has_gate = np.asarray(self.networks.gates)[self._used] != 0
-        return has_gate & (self.networks.shape.n_frequencies > 0)
-
-    @property
-    def wave_numbers(self) -> NDArray[np.intp]:
-        """(member,): the number of its embedding, or −1."""
-        return np.where(self.has_waves, np.cumsum(self.has_waves) - 1, -1)
-
-    @cached_property
-    def first_layers(self) -> list[Singles]:
-        """(side, hidden, input) of each member, whose inputs are the columns and their waves."""
-        layers = []
-        for member, has_waves in enumerate(self.has_waves):
-            kinds = ["linear", "periodic"] if has_waves else ["linear"]
-            sides = [
-                np.concatenate([self.parameters[f"{kind}_{side}"][member] for kind in kinds]).T
-                for side in range(2)
-            ]
-            layers.append(np.stack(sides))
-        return layers
-
-    @property
-    def input_counts(self) -> list[int]:
-        """(member,): inputs of the first layer."""
-        return [layer.shape[2] for layer in self.first_layers]
-
-    @property
-    def first_starts(self) -> NDArray[np.intp]:
-        """(member,): where its first layer begins among those of all members."""
-        return np.cumsum([0, *(layer.size for layer in self.first_layers)])[:-1]
-
-    @property
-    def first_weights(self) -> Singles:
-        """The first layers of all members, one after another."""
-        return np.concatenate([layer.ravel() for layer in self.first_layers])
-
-    @property
-    def output_weight(self) -> Singles:
-        """(member, hidden): half the weights, for both orders."""
-        weight = self.parameters[f"weight_{len(self.networks.shape.hidden_sizes)}"][..., 0]
-        return np.float32(0.5) * weight
-
-    @property
-    def member_weights(self) -> Floats:
-        """(member,) weights that sum to one."""
-        weights = self.networks.member_weights[self._used]
-        return weights / weights.sum()
-
-    @property
-    def ram_bytes(self) -> int:
-        """The bytes of the arrays on the stack while a row is predicted."""
-        widths = self.networks.shape.hidden_sizes
-        return 4 * (max(self.input_counts) + 4 * widths[0] + 2 * max(widths))
 
 
 # --- scores of pair features ----------------------------------------------------------------------
@@ -318,11 +141,23 @@ def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScor
 
 
 @dataclass(frozen=True, eq=False)
-class PairCore(Core):
-    """A score of pair features, with anchors.
+class Core:
+    """A twin as a list of weighted estimates of y, one or two for each anchor.
+
+    A prediction is `center` and the weighted mean of the estimates, before residuals are added.
 
     Parameters
     ----------
+    columns : ColumnEncoding
+        The columns that are computed from the features of a row.
+    anchors : ndarray of shape (n_anchors, n_features)
+        The features of the anchors, as given.
+    anchor_estimates : ndarray of shape (n_anchors,)
+        Known values of the anchors, minus `center`.
+    anchor_weights : ndarray of shape (n_anchors,)
+        The weights of their estimates.
+    center : float
+        The value of y that an estimate of 0 stands for.
     role, source_column : ndarray of shape (n_pair_columns,)
         The role of each pair column (`PairColumn`), and the column of a row it is made of.
     score : LinearScore or TreeScore
@@ -331,13 +166,18 @@ class PairCore(Core):
         Whether both orders of a pair are evaluated.
     """
 
+    columns: ColumnEncoding
+    anchors: Floats
+    anchor_estimates: Floats
+    anchor_weights: Floats
+    center: float
     role: NDArray[np.int64]
     source_column: NDArray[np.int64]
     score: LinearScore | TreeScore
     symmetric: bool
 
     @classmethod
-    def of_twin(cls, fitted: FittedTwin) -> PairCore:
+    def of_twin(cls, fitted: FittedTwin) -> Core:
         """The pairs of a twin, and its anchors."""
         model, anchors = fitted.model, fitted.anchors
         assert isinstance(model, SklearnDifferenceModel)
@@ -350,7 +190,6 @@ class PairCore(Core):
             anchor_estimates=known_y - center,
             anchor_weights=shares / len(model.member_weights),
             center=center,
-            unit=1.0,
             role=role,
             source_column=source_column,
             score=_read_score(model.estimator, model.unit),
@@ -358,9 +197,9 @@ class PairCore(Core):
         )
 
     @property
-    def kind(self) -> str:
-        """The part of the template that computes the score."""
-        return "linear" if isinstance(self.score, LinearScore) else "trees"
+    def is_linear(self) -> bool:
+        """Whether the score is linear, or else that of trees."""
+        return isinstance(self.score, LinearScore)
 
     @property
     def ram_bytes(self) -> int:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.export.model_parts import Networks, anchor_shares, mean_residual, unpadded_parameters
+from twinned.export.model_parts import anchor_shares, mean_residual
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
@@ -29,6 +29,7 @@ from twinned.rows.schema import Floats, TableSchema
 
 # (query, indices of its anchors or None) → (member, anchor, output)
 Differences = Callable[[Tensor, Tensor | None], Tensor]
+Networks = NeuralDifferenceModel | PlainNetworks
 
 
 class Moments(NamedTuple):
@@ -283,13 +284,28 @@ def _scaled(scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
     return (filled - mean) / np.append(scale.X_spread, np.ones(n_rest))
 
 
+def _unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:
+    """Parameters of networks of so many inputs, leading axis member.
+
+    A member without periodic embedding has weights of zero there.
+    """
+    parameters = {name: np.asarray(value) for name, value in networks.parameters.items()}
+    for name, value in parameters.items():
+        if name.startswith(("linear", "frequency")):
+            parameters[name] = value[:, :n_features]
+        elif name.startswith("periodic"):
+            rows = value[:, : 2 * networks.shape.n_frequencies * n_features]
+            parameters[name] = rows * np.asarray(networks.gates, np.float32)[:, None, None]
+    return parameters
+
+
 class _Layers:
     """Layers of trained networks. Axes: member, row (or anchor), hidden."""
 
     def __init__(self, networks: Networks, n_encoded: int) -> None:
         self._networks, self._n_encoded = networks, n_encoded
         n_features = n_encoded if networks.columns is None else len(networks.columns)
-        self._parameters = unpadded_parameters(networks, n_features)
+        self._parameters = _unpadded_parameters(networks, n_features)
         self._last = len(networks.shape.hidden_sizes)
         self.output_weight = self._parameters[f"weight_{self._last}"]  # (member, hidden, output)
 
