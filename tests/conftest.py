@@ -125,9 +125,8 @@ def commands_built_once():
 
 @pytest.fixture(scope="module")
 def quick_checks(is_quick):
-    """Check data by ridge regression and a few trees, unless slow tests run."""
+    """Compare uses of batches by ridge regression, unless slow tests run."""
     with pytest.MonkeyPatch.context() as patch:
         if is_quick:
-            patch.setattr("twinned.diagnostics.findings._N_TREES", 10)
-            patch.setattr("twinned.diagnostics.group_checks._QUICK", ["ridge"])
+            patch.setattr("twinned.diagnostics.batch_checks._QUICK", ["ridge"])
         yield

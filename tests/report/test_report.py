@@ -275,7 +275,7 @@ def test_empty_column_causes_no_warning_of_numpy(table):
 
 def test_page_shows_findings_with_codes_and_advice(table, report, page):
     assert report["findings"] == []
-    assert "No duplicate rows, suspected groups" in page
+    assert "No duplicate rows, replicates" in page
     X, y = table
     found = collect(quick_diagnosis(X.assign(number=np.arange(80)), y), title="t")
     (finding,) = found["findings"]

@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state
 from twinned._compat import safe_indexing
 from twinned.diagnostics.findings import CheckResult, check_diagnosable
 from twinned.diagnostics.recommendation import choose_model
-from twinned.diagnostics.row_checks import compare_folds
 from twinned.diagnostics.twin_checks import (
     CrossValidation,
     anchor_curve,
@@ -155,8 +154,6 @@ class BlendChecks:
     def run(self) -> Self:
         """Run the checks."""
         self.progress("checks of the recommended model")
-        if self.known.groups is not None:
-            self._add(compare_folds(self.known.X, self.known.y, self.known.groups, self.blend.cv))
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
         self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))

@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
+from twinned.diagnostics.batch_checks import compare_uses_of_batches
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
     MIN_ROWS,
@@ -26,8 +27,7 @@ from twinned.diagnostics.findings import (
     list_names,
     quick_predictions,
 )
-from twinned.diagnostics.group_checks import check_batch_offsets, check_groups
-from twinned.diagnostics.row_checks import check_duplicates, check_replicates
+from twinned.diagnostics.row_checks import check_duplicates, check_replicates, check_time_order
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_significant
@@ -78,10 +78,9 @@ def check_data(
     y : array of shape (n,)
         Their values.
     groups : array of shape (n,), default=None
-        Groups of rows that are held out together; rows are then not checked for further ones.
+        Groups of rows that are held out together.
     batch : array of shape (n,), default=None
-        Batch of each row, whose values have unknown offsets; features are then not checked for
-        names of batches, nor rows for further groups.
+        Batch of each row, whose values have unknown offsets.
     log_target : bool, default=False
         Whether the logarithm of y will be fitted, so that it is not suggested.
 
@@ -100,14 +99,17 @@ def check_data(
     >>> [finding.code for finding in check_data(X.assign(copy=2 * y + 1), y)]
     ['TW201']
     """
-    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)), batch)
-    sample, has_groups = table.sample(), groups is not None or batch is not None
+    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
+    sample = table.sample()
+    fitted_table = replace(table, y=np.log(table.y)) if log_target else table
+    distinct = table.matrix[np.sort(distinct_rows(table.matrix)[0])]
+    columns = dict(zip(table.names, distinct.T, strict=True))
     findings = [
         *check_leaks(sample),
         *check_counters(table),
         *check_duplicates(table),
-        *(() if has_groups else check_groups(table.merged().sample())),
-        *check_batch_offsets(replace(sample, y=np.log(sample.y)) if log_target else sample),
+        *(check_time_order(columns) if groups is None and batch is None else ()),
+        *(() if batch is None else compare_uses_of_batches(fitted_table, batch)),
         *check_replicates(table),
         *check_bounds(table),
         *(() if log_target else check_skewness(sample)),

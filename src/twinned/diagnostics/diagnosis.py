@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,6 @@ from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
 from twinned.diagnostics.findings import CheckResult, Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code
-from twinned.diagnostics.row_checks import find_optimistic_folds
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.fitted.target import TargetTransform
@@ -221,7 +219,7 @@ def _summarize(
         ),
         leaderboard=comparison_table(checks.blend, twin, transform),
         out_of_fold=checks.out_of_fold,
-        findings=[*chain(*map(find_optimistic_folds, checks.results.values())), *findings],
+        findings=findings,
         checks=checks.results,
         relevance=twin.feature_relevance_,
         skipped={**checks.blend.skipped_, **checks.skipped},

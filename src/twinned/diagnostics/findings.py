@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.ensemble import ExtraTreesRegressor
+from numpy.typing import ArrayLike
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
@@ -25,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from twinned.diagnostics.errors import Numbers
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.rows.folds import Folds, distinct_rows, row_folds
-from twinned.rows.neighbors import Indices, distance_matrix
+from twinned.rows.folds import row_folds
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_table, validate_target
 
@@ -41,7 +37,6 @@ _MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 _N_FOLDS, _N_NEIGHBORS = 5, 5  # of quick models
 _PENALTY = 1e-2  # per row
-_N_TREES, _MAX_FEATURES = 40, 15
 
 
 # The level and the title of all findings with one code, and why they matter (`about`).
@@ -173,57 +168,21 @@ class CheckedTable:
     matrix: Floats  # (row, feature), categories as codes, missing values NaN
     features: Floats  # (row, encoded feature), standardized, categories as indicators
     y: Floats  # (row,)
-    batch: NDArray[np.generic] | None = None  # (row,): names of batches
-    batch_name: str = "batch"  # of their column
 
     @classmethod
-    def encode(cls, X: ArrayLike, y: Floats, batch: ArrayLike | None = None) -> CheckedTable:
+    def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
         with ignore_table_warnings(), np.errstate(invalid="ignore"):
             matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
             features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
-        table = cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
-        if batch is None:
-            return table
-        name = batch.name if isinstance(batch, pd.Series) else None
-        return replace(table, batch=np.asarray(batch), batch_name=str(name or "batch"))
+        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
 
     @property
     def n_rows(self) -> int:
         return len(self.y)
 
-    @cached_property
-    def distances(self) -> Floats:
-        """(row, row) Euclidean distances of the standardized features."""
-        return distance_matrix(self.features, self.features)
-
-    @cached_property
-    def quick_prediction(self) -> Floats:
-        """(row,): `quick_predictions` of all features."""
-        return quick_predictions(self)
-
     def take(self, rows: Indices) -> CheckedTable:
-        return replace(
-            self,
-            matrix=self.matrix[rows],
-            features=self.features[rows],
-            y=self.y[rows],
-            batch=None if self.batch is None else self.batch[rows],
-        )
-
-    def without(self, feature: int) -> CheckedTable:
-        """Return the table whose encoded features are those of the other features."""
-        others = np.delete(np.arange(len(self.names)), feature)
-        return replace(self, features=self.features[:, self.schema.encoded_columns(others)])
-
-    def merged(self) -> CheckedTable:
-        """Return the first of rows with equal features, with the mean of their values.
-
-        Such rows are held out together, so that they are no further concern of group checks.
-        """
-        first, codes = distinct_rows(self.matrix)
-        means = np.bincount(codes, weights=self.y) / np.bincount(codes)
-        order = np.argsort(first)
-        return replace(self.take(first[order]), y=means[order])
+        parts = {name: vars(self)[name][rows] for name in ("matrix", "features", "y")}
+        return replace(self, **parts)
 
     def sample(self) -> CheckedTable:
         """Return the table, or random rows of a large one in their order."""
@@ -260,35 +219,13 @@ def list_names(names: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-class _RidgeAndNeighbors(RegressorMixin, BaseEstimator):
-    """Ridge regression with the residuals of the nearest rows."""
-
-    def fit(self, X: Floats, y: Floats) -> Self:
-        self.ridge_ = Ridge(_PENALTY * len(y)).fit(X, y)
-        self.nearest_ = KNeighborsRegressor(min(_N_NEIGHBORS, len(y)), weights="distance")
-        self.nearest_.fit(X, y - self.ridge_.predict(X))
-        return self
-
-    def predict(self, X: Floats) -> Floats:
-        return self.ridge_.predict(X) + self.nearest_.predict(X)
-
-
-def quick_predictions(
-    table: CheckedTable,
-    groups: Indices | None = None,
-    *,
-    trees: bool = False,
-    folds: Folds | None = None,
-) -> Floats:
-    """(row,) out-of-fold predictions of a quick model; rows of one group are held out together.
-
-    The model is ridge regression with the residuals of the nearest rows, or extra trees. The result
-    is NaN for rows that given folds do not hold out.
-    """
-    most = min(_MAX_FEATURES, table.features.shape[1])
-    extra_trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
-    model = extra_trees if trees else _RidgeAndNeighbors()
+def quick_predictions(table: CheckedTable) -> Floats:
+    """(row,) out-of-fold predictions of ridge regression with the residuals of the nearest rows."""
     predicted, X, y = np.full(table.n_rows, np.nan), table.features, table.y
-    for training, held_out in folds or row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2):
-        predicted[held_out] = clone(model).fit(X[training], y[training]).predict(X[held_out])
+    for training, held_out in row_folds(table.n_rows, _N_FOLDS, 0, min_rows=2):
+        known_X, known_y = X[training], y[training]
+        ridge = Ridge(_PENALTY * len(known_y)).fit(known_X, known_y)
+        nearest = KNeighborsRegressor(min(_N_NEIGHBORS, len(known_y)), weights="distance")
+        nearest.fit(known_X, known_y - ridge.predict(known_X))
+        predicted[held_out] = ridge.predict(X[held_out]) + nearest.predict(X[held_out])
     return predicted

@@ -1,4 +1,4 @@
-"""Checks of rows that are equal or in the order of time, and of folds by time or groups."""
+"""Checks of rows that are equal or in the order of time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
-from twinned.diagnostics.errors import Ratio, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import CheckedTable, CheckResult, Finding, quick_predictions
-from twinned.rows.folds import (
-    Folds,
-    ForwardFolds,
-    count_earlier,
-    distinct_rows,
-    encode_groups,
-    row_folds,
-)
+from twinned.diagnostics.errors import format_percent
+from twinned.diagnostics.findings import CheckedTable, Finding
+from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import format_interval, format_significant
 from twinned.rows.schema import Floats
 
@@ -29,9 +21,6 @@ _LEAST_DEGREES = 5  # of freedom of a noise floor
 _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 _LEAST_STEPS = 5  # of a sorted column
 _TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
-# Of the comparison with random folds: draws of them, rows, blocks of rows in time whose errors may
-# be alike, and the ratio of errors from which random folds are too optimistic.
-_N_FOLDS, _N_DRAWS, _MAX_COMPARED, _TIME_BLOCKS, _OPTIMISTIC = 5, 5, 2000, 40, 1.05
 
 
 # --- duplicates and replicates --------------------------------------------------------------------
@@ -108,85 +97,8 @@ def check_time_order(columns: Mapping[str, Floats]) -> Iterator[Finding]:
         )
 
 
-def is_sorted(values: Floats, share: float = 1.0) -> bool:
-    """Return whether all or a share of the steps between different values have the same sign."""
+def is_sorted(values: Floats) -> bool:
+    """Whether the values that are not NaN only increase or only decrease, in at least 5 steps."""
     steps = np.diff(values[~np.isnan(values)])
     increases = steps[steps != 0] > 0
-    return len(increases) >= _LEAST_STEPS and max(increases.mean(), 1 - increases.mean()) >= share
-
-
-# --- folds by groups or times --------------------------------------------------------------------
-
-
-def compare_folds(X: ArrayLike, y: Floats, groups: object, cv: object = None) -> CheckResult:
-    """Compare the error of a quick model with groups or later rows held out, and with random rows.
-
-    `groups` (n,) are times where `cv` is `ForwardFolds`. Random folds hold out the same rows, and
-    have as many training rows. The model is the quick one with the lower error by random folds.
-    """
-    table, labels = CheckedTable.encode(X, y), np.asarray(groups)
-    if table.n_rows > _MAX_COMPARED:
-        rows = np.sort(np.random.RandomState(0).permutation(table.n_rows)[:_MAX_COMPARED])
-        table, labels = table.take(rows), labels[rows]
-    if isinstance(cv, ForwardFolds):
-        kind = "later rows"
-        units = count_earlier(labels) * _TIME_BLOCKS // table.n_rows
-        folds = list(cv.split(labels, groups=labels))
-    else:
-        kind = "whole groups"
-        units = encode_groups(labels, table.n_rows)
-        folds = row_folds(table.n_rows, _N_FOLDS, 0, units, min_rows=2)
-    rows = np.sort(np.concatenate([held_out for _, held_out in folds]))
-    y, units = table.y[rows], units[rows]
-    random_folds = [random_folds_like(folds, table.n_rows, seed) for seed in range(_N_DRAWS)]
-    by_model = {
-        trees: [quick_predictions(table, trees=trees, folds=drawn)[rows] for drawn in random_folds]
-        for trees in (False, True)
-    }
-    errors = {
-        trees: float(np.median([rmse(predicted, y) for predicted in by_model[trees]]))
-        for trees in by_model
-    }
-    trees = min(errors, key=lambda trees: errors[trees])
-    predicted = quick_predictions(table, trees=trees, folds=folds)[rows]
-    # errors also depend on the training rows: the interval covers those of all draws
-    ratios = [rmse_ratio(predicted, of_draw, y, units) for of_draw in by_model[trees]]
-    ratio = Ratio(
-        value=float(np.median([of_draw.value for of_draw in ratios])),
-        low=min(of_draw.low for of_draw in ratios),
-        high=max(of_draw.high for of_draw in ratios),
-    )
-    is_higher = ratio.low > 1 and ratio.value >= _OPTIMISTIC
-    rmses = {kind: rmse(predicted, y), "random rows": errors[trees]}
-    summary = (
-        f"{'Yes' if is_higher else 'Not clearly'}. The error of a quick model is "
-        f"{format_significant(rmses[kind])} with {kind} held out, {ratio} times the "
-        f"{format_significant(errors[trees])} with random rows held out and as many training rows."
-    )
-    numbers = {
-        "rmse": rmses,
-        "ratio": ratio.value,
-        "interval": ratio.interval,
-        "too_optimistic": is_higher,
-    }
-    return CheckResult("folds", "Are random folds too optimistic?", summary, numbers, shown=rmses)
-
-
-def random_folds_like(folds: Folds, n: int, seed: int) -> Folds:
-    """Random folds of n rows that hold out the same rows and have as many training rows."""
-    rng = np.random.RandomState(seed)
-    rows = rng.permutation(np.concatenate([held_out for _, held_out in folds]))
-    ends = np.cumsum([len(held_out) for _, held_out in folds])
-    drawn = []
-    for (training, _), held_out in zip(folds, np.split(rows, ends[:-1]), strict=True):
-        others = rng.permutation(np.setdiff1d(np.arange(n), held_out))
-        drawn.append((others[: len(training)], held_out))
-    return drawn
-
-
-def find_optimistic_folds(check: CheckResult) -> Iterator[Finding]:
-    """Find that random folds are too optimistic, by the check of folds."""
-    if check.numbers.get("too_optimistic"):
-        kind, _ = check.numbers["rmse"]
-        advice = f"Use the errors and intervals reported here, which are those of {kind}."
-        yield Finding("TW106", check.summary.removeprefix("Yes. "), advice, check.numbers)
+    return len(increases) >= _LEAST_STEPS and bool(increases.all() or not increases.any())

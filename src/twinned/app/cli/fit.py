@@ -133,7 +133,7 @@ def fit_command(options: FitOptions) -> None:
         _check_data(options, data)
         is_single = len(options.targets) == 1
         if is_single:
-            _note_findings(options, data)
+            _suggest_logarithm(options, data)
         fit = fitting.fit_targets
         if is_single:
             fit = fitting.fit_blend if options.is_blend else fitting.fit_twin
@@ -175,19 +175,15 @@ def _check_data(options: FitOptions, data: TrainingData) -> None:
         raise ValueError(f"{missing} has no value, and --model ridge takes none; others do.")
 
 
-def _note_findings(options: FitOptions, data: TrainingData) -> None:
-    """Print whether the logarithm is predicted better, and the errors of new groups or times."""
+def _suggest_logarithm(options: FitOptions, data: TrainingData) -> None:
+    """Print a note where a quick model of the logarithm has a lower error."""
     from twinned.diagnostics.data_checks import suggest_logarithm
-    from twinned.diagnostics.row_checks import compare_folds
 
-    known = data.is_known
-    if not options.log_target:
-        finding = suggest_logarithm(data.X[known], data.y[known])
-        if finding is not None:
-            messages.print_message("note", str(finding))
-    if data.groups is not None:
-        check = compare_folds(data.X[known], data.y[known], data.groups[known], data.cv)
-        messages.print_message("note", str(check))
+    if options.log_target:
+        return
+    finding = suggest_logarithm(data.X[data.is_known], data.y[data.is_known])
+    if finding is not None:
+        messages.print_message("note", str(finding))
 
 
 def _data_facts(options: FitOptions, data: TrainingData) -> dict[str, object]:
