@@ -1,8 +1,8 @@
 """Local HTTP service for a fitted twin: a web page with a form, and a JSON interface.
 
-`models` validates requests with pydantic, whose rows become tables as those of the commands,
-`inputs` is what a row must have, `service` computes predictions, and `app` is the ASGI application
-and its server. A request never names a file.
+`requests` makes tables of rows of JSON, as those that the commands read from files, `inputs` is
+what a row must have, `service` computes predictions, and `app` is the ASGI application and its
+server. A request never names a file.
 """
 
 from twinned.app.serve.app import make_app

@@ -11,7 +11,6 @@ import io
 import json
 import socket
 from contextlib import suppress
-from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -30,17 +29,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from twinned._version import __version__
 from twinned.app.prediction import FeatureRows
 from twinned.app.serve.inputs import Json
-from twinned.app.serve.models import (
+from twinned.app.serve.requests import (
     BadRequest,
-    RowsRequest,
-    SolveRequest,
-    TableRequest,
-    parse_request,
+    parse_confidence,
+    parse_rows,
     refuse_value_errors,
     rows_table,
     short_repr,
 )
-from twinned.app.serve.service import PredictionService, in_thread, in_turn, predict_in_blocks
+from twinned.app.serve.service import PredictionService, in_thread, predict_in_blocks
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
 from twinned.app.tables.table import ReadOptions, combine_columns, to_csv
@@ -81,7 +78,6 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
             Route("/batch", endpoints.batch, methods=["POST"]),
-            Route("/solve", endpoints.solve, methods=["POST"]),
         ],
         middleware=[
             Middleware(reject_ambiguous_length),
@@ -99,23 +95,10 @@ class _Endpoints:
         self.service = service
         self._pending_bytes = 0
 
-        @lru_cache(maxsize=2)  # a page sends the same rows again
-        def extend(known: str) -> PredictionService:
-            return service.with_known(json.loads(known))
-
-        self._extend = extend
-
-    async def _with_known(self, known: list[Json]) -> PredictionService:
-        """The service of the model with further known rows."""
-        return await in_thread(self._extend, json.dumps(known)) if known else self.service
-
-    async def _read_rows(
-        self, request: Request
-    ) -> tuple[RowsRequest, PredictionService, FeatureRows]:
-        """The body of a request, the service of the model with its known rows, and its rows."""
-        parsed = parse_request(RowsRequest, _parse_json(await self._read_body(request)))
-        service = await self._with_known(parsed.known)
-        return parsed, service, await in_thread(service.read, rows_table(parsed.rows))
+    async def _read_rows(self, request: Request) -> tuple[FeatureRows, float | None]:
+        """Return the rows of a request as the model takes them, and its confidence."""
+        rows, confidence = parse_rows(await self._read_body(request))
+        return await in_thread(self.service.read, rows_table(rows)), confidence
 
     async def _read_body(self, request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
         body = bytearray()
@@ -132,54 +115,28 @@ class _Endpoints:
         return bytes(body)
 
     async def predict(self, request: Request) -> Response:
-        parsed, service, rows = await self._read_rows(request)
-        columns = await in_thread(service.predict, rows, parsed.confidence)
+        rows, confidence = await self._read_rows(request)
+        columns = await in_thread(self.service.predict, rows, confidence)
         return _json_response(columns, warnings=rows.notes)
 
     async def explain(self, request: Request) -> Response:
-        _, service, rows = await self._read_rows(request)
-        return _json_response(await in_thread(service.explain, rows), warnings=rows.notes)
-
-    async def solve(self, request: Request) -> Response:
-        needed = 'the body must be JSON: {"target": ">= 60", "near": {name: value, …}, …}.'
-        wanted = parse_request(SolveRequest, _parse_json(await self._read_body(request), needed))
-        near = self.service.known_case(wanted.near) if isinstance(wanted.near, int) else wanted.near
-        service = await self._with_known(wanted.known)
-        row = await in_thread(service.read, rows_table([near]))
-        proposals = await in_turn(service.solve, wanted, row)
-        notes = list(row.notes)
-        if not any(proposal["reached"] for proposal in proposals):
-            notes.append("No row was found that reaches the target; these are the closest ones.")
-        return _json_response({"proposals": proposals}, warnings=notes)
+        rows, _ = await self._read_rows(request)
+        return _json_response(await in_thread(self.service.explain, rows), warnings=rows.notes)
 
     async def batch(self, request: Request) -> Response:
         body, query = await self._read_body(request, MAX_FILE_BYTES), request.query_params
         missing = frozenset(map(str.casefold, query.getlist("missing")))
         options: Json = {**query, "missing": missing}
-        content: Json = {"confidence": options.pop("confidence", None)}
-        if (known := options.pop("known", None)) is not None:
-            needed = "the parameter known must be JSON: [{name: value, …}, …]."
-            content["known"] = _parse_json(known.encode(), needed)
-        parsed = parse_request(TableRequest, content)
-        service = await self._with_known(parsed.known)
-        predictor, names = service.predictor, service.predictor.names or []
+        confidence = parse_confidence(options.pop("confidence", None))
+        predictor, names = self.service.predictor, self.service.predictor.names or []
         table = await in_thread(_parse_file, body, options, names)
-        rows = await in_thread(service.read, table)
-        columns = await predict_in_blocks(service, rows, parsed.confidence)
+        rows = await in_thread(self.service.read, table)
+        columns = await predict_in_blocks(self.service, rows, confidence)
         copied = copied_columns(table, names, predictor.categories)
         text = await in_thread(to_csv, combine_columns(copied, columns))
         notes = rows.notes[:MAX_WARNINGS]
         headers = {WARNINGS_HEADER: json.dumps(notes)} if notes else None
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
-
-
-def _parse_json(
-    body: bytes, needed: str = 'the body must be JSON: {"rows": [{name: value, …}, …]}.'
-) -> object:
-    try:
-        return json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise BadRequest(needed, 400) from None
 
 
 def _json_response(content: Json, status: int = 200, warnings: list[str] | None = None) -> Response:
@@ -217,7 +174,7 @@ def _parse_file(body, options, names):
     As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
     """
     if unknown := [name for name in options if name not in _READ_OPTIONS]:
-        used = ", ".join(("confidence", *_READ_OPTIONS, "known"))
+        used = ", ".join(("confidence", *_READ_OPTIONS))
         raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {used}.")
     if body.startswith(b"PAR1"):
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)

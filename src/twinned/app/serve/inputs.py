@@ -103,15 +103,12 @@ class RowInputs:
     inputs : list of Input, DateInput and MoleculeInput
         What a row must have: dates instead of their parts, SMILES instead of descriptors, and no
         marks of limits; and the batch of a model with batches, which may be missing.
-    sources : dict
-        The input of each feature that is a part of a date, describes a molecule or marks limits.
     batch : Input or None
         The batch, of a model with batches.
     """
 
     features: list[Input]
     inputs: list[Input | DateInput | MoleculeInput]
-    sources: dict[str, str]
     batch: Input | None
 
     @classmethod
@@ -145,7 +142,7 @@ class RowInputs:
             codes = anchors.batch.astype(np.float64)
             batch = Input(str(predictor.batch_column), codes, batches.names)
             inputs.append(batch)
-        return cls(features, inputs, sources, batch)
+        return cls(features, inputs, batch)
 
 
 def _find_sources(

@@ -1,5 +1,5 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
-let columns = [], inputs = [], batch = null, intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
+let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function withinBound(value) {
   return Math.min(Math.max(value, lowerBound ?? -Infinity), upperBound ?? Infinity);
@@ -43,69 +43,6 @@ function readForm() {
 // 1,234 may be meant as 1234: it is left as it is, and refused
 function withDecimalPoint(text) {
   return /^\s*[<>]?\s*[+-]?\d*,\d+\s*$/.test(text) && !/\d,\d{3}\s*$/.test(text) ? text.replace(",", ".") : text;
-}
-
-function knownNames() {
-  return [...inputs.slice(0, -1).map((column) => column.name), target];  // the batch is the last input
-}
-
-function addKnownRow() {
-  const body = byId("known-rows").tBodies[0], line = createElement("tr", ""), number = body.rows.length + 1;
-  line.append(...knownNames().map((name) => {
-    const cell = createElement("td", "");
-    cell.append(createElement("input", "", { ariaLabel: `${name} of known row ${number}` }));
-    return cell;
-  }));
-  body.append(line);
-}
-
-// cells of a spreadsheet, or lines of a file, with or without the names of the columns
-function pasteKnownRows(event) {
-  const text = event.clipboardData.getData("text").trimEnd(), names = knownNames(), body = byId("known-rows").tBodies[0];
-  const lines = text.split(/\r?\n/);
-  const separator = ["\t", ";", ","].find((sign) => lines[0].split(sign).length >= names.length) ?? "\t";
-  if (lines.length === 1 && !text.includes(separator)) return;
-  event.preventDefault();
-  let cells = lines.map((line) => line.split(separator).map((cell) => cell.trim()));
-  const order = names.map((name) => cells[0].indexOf(name)), hasNames = !order.includes(-1);
-  if (hasNames) cells = cells.slice(1).map((line) => order.map((index) => line[index] ?? ""));
-  const cell = event.target.closest("td"), first = cell.parentElement.sectionRowIndex;
-  while (body.rows.length < first + cells.length) addKnownRow();
-  cells.forEach((line, i) => line.forEach((value, j) => {
-    const field = body.rows[first + i].cells[(hasNames ? 0 : cell.cellIndex) + j]?.firstChild;
-    if (field) field.value = value;
-  }));
-}
-
-function readKnown() {
-  if (!batch) return undefined;
-  const lines = Array.from(byId("known-rows").tBodies[0].rows, (line) => Array.from(line.cells, (cell) => cell.firstChild.value));
-  return lines.filter((cells) => cells.some((value) => value.trim())).map((cells) => ({
-    ...Object.fromEntries(knownNames().map((name, i) => [name, withDecimalPoint(cells[i])])), [batch.name]: byId("known-batch").value }));
-}
-
-function useKnownRows() {
-  const name = byId("known-batch").value.trim(), index = inputs.indexOf(batch), known = batch.choices.indexOf(name);
-  byId(`column-${index}`).value = known < 0 ? NEW_CATEGORY : known;
-  byId(`new-${index}`).hidden = known >= 0;
-  byId(`new-${index}`).value = name;
-  return predict();
-}
-
-function offerKnownRows(most) {
-  byId("known").hidden = false;
-  byId("known-hint").textContent = `A few rows whose ${target} is known, up to ${most}: type them, or paste them from a spreadsheet. ` +
-    "The model is not trained again, and the rows are not stored.";
-  byId("known-label").textContent = `new ${batch.name}`;
-  const head = createElement("tr", ""), body = byId("known-rows").tBodies[0];
-  head.append(...knownNames().map((name) => createElement("th", name, { scope: "col" })));
-  byId("known-rows").tHead.append(head);
-  for (let row = 0; row < 3; row++) addKnownRow();
-  body.addEventListener("paste", pasteKnownRows);
-  body.addEventListener("input", ({ target: { value, parentElement: { parentElement: line } } }) => {
-    if (value && line === body.lastChild && body.rows.length < most) addKnownRow();
-  });
-  byId("use-known").addEventListener("click", useKnownRows);
 }
 
 function drawComparables(comparables, prediction, ends) {
@@ -181,20 +118,20 @@ function fillTable(comparables, others) {
 }
 
 // results are grey while they are those of another input
-function setStale(isStale, ids = ["prediction", "comparables", "proposals"]) {
-  for (const id of ids) byId(id).classList.toggle("stale", isStale);
+function setStale(isStale) {
+  for (const id of ["prediction", "comparables"]) byId(id).classList.toggle("stale", isStale);
 }
 
 async function predict(event) {
   if (event) event.preventDefault();
-  const rows = [readForm()], known = readKnown(), confidence = intervals ? CONFIDENCE : undefined;
+  const rows = [readForm()], confidence = intervals ? CONFIDENCE : undefined;
   const output = byId("predicted-value");
-  setStale(false, ["prediction", "comparables"]);
+  setStale(false);
   try {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
-      await (await post("/predict", JSON.stringify({ rows, confidence, known }))).json();
+      await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
     const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
-      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows, known }))).json();
+      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
     output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
@@ -206,7 +143,6 @@ async function predict(event) {
       : "";
     byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
     byId("warnings").textContent = warnings.join(" ");
-    byId("known-used").textContent = known?.length ? `Known rows of ${known[0][batch.name]} that the prediction is made with: ${known.length}.` : "";
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
     byId("alone").textContent = `From the cases shown alone: ${format(alone)}. They carry ${percent(share)} ` +
@@ -219,7 +155,7 @@ async function predict(event) {
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-    for (const id of ["std", "interval", "warnings", "applicability", "known-used"]) byId(id).textContent = "";
+    for (const id of ["std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
     byId("comparables").hidden = true;  // they are those of another input
   }
 }
@@ -231,9 +167,9 @@ async function predictFile() {
   output.className = "";
   output.textContent = "The table is predicted…";
   try {
-    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, known = readKnown(), missing = byId("missing").value.trim();
+    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, missing = byId("missing").value.trim();
     const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }),
-      ...(missing && { missing }), ...(known?.length && { known: JSON.stringify(known) }) };
+      ...(missing && { missing }) };
     const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
@@ -245,115 +181,6 @@ async function predictFile() {
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-  }
-}
-
-function offerChanges(cases) {
-  byId("near").append(...cases.map(([label, value], index) => createElement("option", `${label}: ${format(value)}`, { value: index })));
-  byId("sure-field").hidden = !intervals;
-  const changeable = inputs.filter((column) => !column.kind && column !== batch);
-  byId("columns").tBodies[0].replaceChildren(...changeable.map((column, index) => {
-    const line = createElement("tr", ""), id = `change-${index}`, name = createElement("th", "", { scope: "row" });
-    const label = createElement("label", column.name, { htmlFor: id });
-    label.prepend(createElement("input", "", { type: "checkbox", id, value: column.name }));
-    name.append(label);
-    line.append(name, ...["lowest", "highest"].map((end, side) => {
-      const cell = createElement("td", "");
-      if (column.range) cell.append(createElement("input", "", { ariaLabel: `${end} ${column.name}`, inputMode: "decimal", placeholder: format(column.range[side]) }));
-      return cell;
-    }));
-    return line;
-  }));
-  byId("goal").addEventListener("change", ({ target: { value } }) => {
-    byId("wanted-value").hidden = value.startsWith("m");
-    byId("value").required = !byId("wanted-value").hidden;
-  });
-  byId("wanted").addEventListener("submit", propose);
-}
-
-// those that may change, with their bounds, and the others
-function readColumns() {
-  const names = [], fixed = [], bounds = {};
-  for (const line of byId("columns").tBodies[0].rows) {
-    const [box, ...ends] = line.querySelectorAll("input");
-    (box.checked ? names : fixed).push(box.value);
-    if (box.checked && ends.some((end) => end.value.trim())) bounds[box.value] = ends.map((end) => withDecimalPoint(end.value).trim() || null);
-  }
-  return { names, fixed, bounds };
-}
-
-function describeChange(name, value, change) {
-  if (typeof change === "string") return change || format(value);
-  return formatFeature(name, value) + (change ? ` (${signed(change)})` : "");
-}
-
-function fillProposals(proposals, names) {
-  const head = createElement("tr", ""), has = (field) => proposals.some((one) => one[field] !== undefined);
-  const fields = [[target, ({ prediction }) => format(withinBound(prediction))]];
-  if (has("low")) fields.push([`${100 * CONFIDENCE} % interval`, ({ low, high }) => `${format(withinBound(low))} to ${format(withinBound(high))}`]);
-  if (has("probability")) fields.push(["probability", ({ probability }) => percent(probability)]);
-  fields.push(["applicability", ({ applicability }) => applicability], ["nearest known case", ({ anchor }) => anchor]);
-  head.append(...["proposal", ...names, ...fields.map(([name]) => name)].map((name) => createElement("th", name, { scope: "col" })));
-  byId("proposals").tHead.replaceChildren(head);
-  byId("proposals").tBodies[0].replaceChildren(...proposals.map((one, index) => {
-    const line = createElement("tr", "");
-    line.append(createElement("th", index + 1, { scope: "row" }),
-      ...names.map((name) => createElement("td", describeChange(name, one.columns[name], one.changes[name]),
-        { className: one.changes[name] ? "" : "unchanged" })),
-      ...fields.map(([, read]) => createElement("td", read(one))));
-    return line;
-  }));
-}
-
-// the names of parameters, as the page has them
-function inWordsOfThePage(message) {
-  const words = { fixed: "may change", bounds: "lowest and highest", constraints: "conditions", near: "row to be changed", target: `wanted ${target}` };
-  return message.replace(/^(fixed|bounds|constraints|near|target)\b/, (name) => words[name]);
-}
-
-async function propose(event) {
-  event.preventDefault();
-  const output = byId("proposed"), { names, fixed, bounds } = readColumns(), sign = byId("goal").value;
-  const value = withDecimalPoint(byId("value").value), chosen = byId("near").value;
-  output.className = "hint";
-  output.textContent = "Proposals are computed…";
-  byId("propose").disabled = true;
-  byId("proposals").hidden = true;
-  setStale(false, ["proposals"]);
-  try {
-    if (!names.length) throw new Error("Tick the columns that may change.");
-    if (!sign.startsWith("m") && Number.isNaN(Number(value))) throw new Error(`The value ${value} is no number: write it as 1.5.`);
-    const request = { target: sign.startsWith("m") ? sign : `${sign} ${value}`, near: chosen === "" ? readForm() : Number(chosen),
-      fixed, bounds, constraints: byId("constraints").value.split(";").filter((text) => text.trim()), confidence: byId("sure").checked ? CONFIDENCE : undefined, known: readKnown() };
-    const { proposals, warnings = [] } = await (await post("/solve", JSON.stringify(request))).json();
-    fillProposals(proposals, names);
-    output.textContent = [...warnings, "In brackets: changes of the row. Dates and fixed columns stay as they are."].join(" ");
-    byId("proposals").hidden = false;
-    output.scrollIntoView({ block: "center" });
-  } catch (error) {
-    output.className = "error";
-    output.textContent = inWordsOfThePage(error.message);
-  }
-  byId("propose").disabled = false;
-}
-
-function selectTab(chosen) {
-  for (const tab of document.querySelectorAll("[role=tab]")) {
-    tab.ariaSelected = tab === chosen;
-    tab.tabIndex = tab === chosen ? 0 : -1;
-    byId(tab.getAttribute("aria-controls")).hidden = tab !== chosen;
-  }
-}
-
-function startTabs() {
-  const tabs = [...document.querySelectorAll("[role=tab]")];
-  for (const [index, tab] of tabs.entries()) {
-    tab.addEventListener("click", () => selectTab(tab));
-    tab.addEventListener("keydown", ({ key }) => {
-      if (key !== "ArrowRight" && key !== "ArrowLeft") return;
-      selectTab(tabs[1 - index]);
-      tabs[1 - index].focus();
-    });
   }
 }
 
@@ -371,7 +198,6 @@ function offerNewCategory(select, name, index) {
 async function start() {
   const about = await (await fetch("/about")).json();
   ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
-  if (about.known_rows) batch = inputs.at(-1);
   byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");
@@ -381,7 +207,7 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-      if (about.allow_missing || column === batch) field.append(createElement("option", "missing", { value: MISSING }));
+      if (about.allow_missing || column.name === about.batch) field.append(createElement("option", "missing", { value: MISSING }));
       field.value = column.middle === null ? MISSING : column.choices.indexOf(column.middle);
     } else if (column.middle !== null) {
       field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
@@ -391,11 +217,8 @@ async function start() {
     return group;
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
-  if (batch) offerKnownRows(about.known_rows);
-  offerChanges(about.cases);
-  startTabs();
   byId("form").addEventListener("submit", predict);
-  for (const id of ["form", "known-rows"]) byId(id).addEventListener("input", () => setStale(true));
+  byId("form").addEventListener("input", () => setStale(true));
   for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }

@@ -13,34 +13,22 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned import solve
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.serve.inputs import Json, RowInputs
-from twinned.app.serve.models import (
-    MAX_KNOWN_ROWS,
-    MAX_ROWS,
-    BadRequest,
-    SolveRequest,
-    refuse_value_errors,
-    rows_table,
-)
+from twinned.app.serve.requests import MAX_ROWS, BadRequest, refuse_value_errors
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
-from twinned.fitted.explanation import BATCH, anchor_label, decode_row, find_comparables
+from twinned.fitted.explanation import find_comparables
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import IDENTITY
 from twinned.rows.columns import unknown_categories
 
 N_COMPARABLES = 8
-MAX_CASES = 1_000  # that are listed
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 WORK_SECONDS = 120.0
 """Seconds for one step of a request: reading a file, or the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _PREDICTIONS = ThreadPoolExecutor(min(2, os.cpu_count() or 1))  # the tree kernel releases the GIL
-_SEARCHES = ThreadPoolExecutor(max_workers=1)  # the other processor is for predictions
-# columns of `solve` that have other names in a response
-_NAMES = {"predicted": "prediction", "lower": "low", "upper": "high", "applicable": "applicability"}
 Result = TypeVar("Result")
 
 
@@ -71,17 +59,6 @@ class PredictionService:
         """What a row must have."""
         return RowInputs.of(self.predictor)
 
-    def with_known(self, known: list[Json]) -> PredictionService:
-        """Return the service of the model with further known rows of batches.
-
-        Nothing is trained or stored.
-        """
-        if self.inputs.batch is None:
-            raise BadRequest("known rows need a model that was fitted with batches.")
-        with refuse_value_errors():
-            predictor = self.predictor.with_known_rows(rows_table(known, "known rows"), "known")
-        return PredictionService(predictor.model, self.name)
-
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
@@ -90,13 +67,11 @@ class PredictionService:
         `calibrated_std` is whether the standard deviation is calibrated.
         `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
         `allow_missing` is whether values may be missing.
-        `known_rows` is the largest number of further known rows of batches.
-        `cases` has the labels and values of up to 1,000 known cases.
+        `batch` is the name of the batch among them, None for a model without batches.
         """
         fitted, allow_missing = self.predictor.fitted, self.predictor.allow_nan
         known_y, calibration = fitted.known_y, fitted.calibration
         lower, upper = TargetRange.of(self.target, known_y)
-        labels = [anchor_label(fitted.anchors, i) for i in range(len(known_y))]
         return {
             "name": self.name,
             "target": self.target,
@@ -107,8 +82,7 @@ class PredictionService:
             "intervals": calibration is not None and calibration.n_rows >= _MIN_SCORES,
             "calibrated_std": calibration is not None,
             "allow_missing": allow_missing,
-            "known_rows": MAX_KNOWN_ROWS if self.inputs.batch else 0,
-            "cases": list(zip(labels, known_y.tolist(), strict=True))[:MAX_CASES],
+            "batch": self.inputs.batch and self.inputs.batch.name,
             "columns": [feature.describe(allow_missing) for feature in self.inputs.features],
             "inputs": [column.describe(allow_missing) for column in self.inputs.inputs],
         }
@@ -129,7 +103,7 @@ class PredictionService:
         if self.inputs.batch is not None:
             column = self.inputs.batch.name
             if_missing = f"a column {column!r} names them"
-            if_new = "known of a request, or Known rows of a new batch on the page"
+            if_new = "--known of twinned predict, or add_anchors in Python"
             notes += self.predictor.describe_unknown_batch(rows.batch, if_missing, if_new)
         return replace(rows, notes=notes)
 
@@ -178,73 +152,11 @@ class PredictionService:
         records: Any = table.to_dict("records")
         return [{name: x for name, x in record.items() if x == x} for record in records]  # no NaN
 
-    def known_case(self, number: int) -> Json:
-        """Return the values of a known case, as a row of a request."""
-        fitted = self.predictor.fitted
-        if number >= len(fitted.anchors):
-            raise BadRequest(f"near: there are {len(fitted.anchors)} known cases, from 0 on.")
-        names = self.predictor.model.feature_labels()
-        values: Json = decode_row(fitted.anchors, number, names, fitted.batches)
-        if self.inputs.batch is not None:
-            values[self.inputs.batch.name] = values.pop(BATCH)
-        return values
-
-    def solve(self, wanted: SolveRequest, row: FeatureRows) -> list[Json]:
-        """Return proposals of changes of a row, the best first.
-
-        Dates and marks of limits do not change, as their features belong together.
-        """
-        names, sources = self.predictor.model.feature_labels(), self.inputs.sources
-        fixed = {*wanted.fixed, *sources} - ({*sources.values()} - {*names})
-        if fixed >= {*names}:
-            raise BadRequest("fixed: no column is left that may change.")
-        with refuse_value_errors():
-            table = solve(
-                self.predictor.model,
-                wanted.target,
-                near=row.X,
-                fixed=sorted(fixed),
-                bounds=wanted.bounds,
-                constraints=wanted.constraints,
-                n=wanted.n,
-                confidence=wanted.confidence,
-                batch=None if row.batch is None else row.batch[0],
-                random_state=0,
-            )
-        n_names = len(names)
-        cells = table.astype(object).where(table.notna(), None)
-        inputs, changes = cells.iloc[:, :n_names], cells.iloc[:, n_names : 2 * n_names]
-        results = cells.iloc[:, 2 * n_names :].rename(columns=_result_name)
-        _check_finite(results.filter(["prediction", "low", "high"]).to_numpy(dtype=float))
-        anchors = self.predictor.fitted.anchors
-        if anchors.labels is None:
-            results["anchor"] = [anchor_label(anchors, anchor) for anchor in results["anchor"]]
-        results["anchor"] = results["anchor"].astype(str)
-        records: Any = results.to_dict("records")
-        rows = zip(inputs.to_numpy(), changes.to_numpy(), records, strict=True)
-        return [
-            {
-                "columns": dict(zip(names, values, strict=True)),
-                "changes": dict(zip(names, changed, strict=True)),
-                **result,
-            }
-            for values, changed, result in rows
-        ]
-
 
 def _new_values(cells: np.ndarray, known: Sequence[str]) -> list[str]:
     """Return the different values that are neither known nor missing."""
     present = [str(cell) for cell in cells if cell is not None and cell == cell]
     return [text for text in dict.fromkeys(present) if text not in known]
-
-
-def _result_name(name: str) -> str:
-    """Return the name in a response of a result of `solve`.
-
-    Results of `solve` have `_` after a name that an input has.
-    """
-    name = name.rstrip("_")
-    return _NAMES.get(name, name)
 
 
 def _check_finite(values: np.ndarray) -> None:
@@ -271,20 +183,11 @@ async def predict_in_blocks(
 
 async def in_thread(function: Callable[..., Result], *arguments: object) -> Result:
     """Return the result of a function that runs in a thread, within `WORK_SECONDS`."""
-    return await _run(_PREDICTIONS, "send fewer rows", function, *arguments)
-
-
-async def in_turn(function: Callable[..., Result], *arguments: object) -> Result:
-    """As `in_thread`, one search after the other; one that waits too long is not started."""
-    return await _run(_SEARCHES, "fix some columns", function, *arguments)
-
-
-async def _run(
-    pool: ThreadPoolExecutor, advice: str, function: Callable[..., Result], *arguments: object
-) -> Result:
     try:
         async with asyncio.timeout(WORK_SECONDS):
-            return await asyncio.get_running_loop().run_in_executor(pool, function, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(
+                _PREDICTIONS, function, *arguments
+            )
     except TimeoutError:
-        message = f"the request takes more than {WORK_SECONDS:g} seconds; {advice}."
+        message = f"the request takes more than {WORK_SECONDS:g} seconds; send fewer rows."
         raise BadRequest(message, 503) from None

@@ -1,0 +1,126 @@
+"""Rows of requests as tables, and errors in one sentence."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from twinned.app.serve.inputs import Json
+from twinned.app.tables.header import cell_text
+from twinned.app.tables.numbers import PLAIN
+from twinned.app.tables.table import Table, TableError
+from twinned.exceptions import MissingExtraError
+
+MAX_ROWS = 1_000
+_LOGGER = logging.getLogger("twinned")
+
+# In a message: quoted names and cells, which stay as they are, and dashes of an option.
+_OPTION = re.compile(r"""('[^']*'|"[^"]*")|--(?=[a-z])""")
+
+
+class BadRequest(ValueError):
+    """A request that cannot be processed: an HTTP status and one sentence."""
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@contextmanager
+def refuse_value_errors() -> Iterator[None]:
+    """Report what a table or the model rejects, for instance a value too large, in one line.
+
+    Options of the command line that a message names are parameters of `/batch`.
+    """
+    try:
+        yield
+    except BadRequest:
+        raise
+    except (ValueError, TypeError, MissingExtraError) as error:
+        _LOGGER.debug("A request was rejected.", exc_info=True)
+        message = str(error).splitlines()[0] if isinstance(error, TableError) else str(error)
+        text = _OPTION.sub(lambda match: match[1] or "the parameter ", message)
+        raise BadRequest(" ".join(text.split())[:300]) from error
+
+
+def short_repr(value: object) -> str:
+    """Return the repr of a value, cut to 80 characters."""
+    text = repr(value[:60]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def parse_rows(body: bytes) -> tuple[list[Json], float | None]:
+    """Return the rows and the confidence of the body of a request."""
+    try:
+        content = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        message = 'the body must be JSON: {"rows": [{name: value, …}, …]}.'
+        raise BadRequest(message, 400) from None
+    if not isinstance(content, dict):
+        raise BadRequest("the body must be a JSON object with 'rows', 'confidence'.")
+    if unknown := [name for name in content if name not in ("rows", "confidence")]:
+        raise BadRequest(f"{short_repr(unknown[0])} is unknown; use 'rows', 'confidence'.")
+    rows = content.get("rows")
+    if not isinstance(rows, list) or not rows:
+        raise BadRequest(f"'rows' must be a list of rows, not {short_repr(rows)}.")
+    if len(rows) > MAX_ROWS:
+        raise BadRequest(f"there are too many rows; send at most {MAX_ROWS:,}.", 413)
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise BadRequest(f"'rows', item {number} must be an object, not {short_repr(row)}.")
+    return rows, parse_confidence(content.get("confidence"))
+
+
+def parse_confidence(value: object) -> float | None:
+    """Return a confidence, which may be a text; None where there is none."""
+    if value is None:
+        return None
+    with suppress(ValueError):
+        if isinstance(value, str | int | float) and 0 < float(value) < 1:
+            return float(value)
+    raise BadRequest(f"'confidence' must be a number between 0 and 1, not {short_repr(value)}.")
+
+
+def rows_table(rows: list[Json]) -> Table:
+    """Return rows of JSON as the table that the commands read from a file of the same cells.
+
+    Numbers have a decimal point, and null is a missing value. All rows must have the same names.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for number, row in enumerate(rows, start=1):
+        if absent := [name for name in names if name not in row]:
+            raise BadRequest(
+                f"the request, row {number} lacks {absent[0]!r}, which another row has."
+            )
+    columns = [
+        [
+            _cell(row[name], f"the request, row {number}, column {name!r}")
+            for number, row in enumerate(rows, start=1)
+        ]
+        for name in names
+    ]
+    return Table(
+        path=Path("the request"),
+        names=names,
+        columns=columns,
+        lines=list(range(1, len(rows) + 1)),
+        line_word="row",
+        formats=[PLAIN] * len(names),
+        is_file=False,
+    )
+
+
+def _cell(value: object, location: str) -> str:
+    """Return a number, text, truth value or null as the text of a cell."""
+    if value is not None and not isinstance(value, str | int | float):
+        raise BadRequest(f"{location} must be a number or text, not {short_repr(value)}.")
+    text = cell_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadRequest(f"{location}: {short_repr(value)} is no text.") from None
+    return text
