@@ -27,7 +27,6 @@ from paper.commits import name_earlier_commits
 from paper.comparison import as_markdown, compare
 from paper.panels import Panels
 from paper.records import LABELS, Record, Records
-from paper.split_settings import PROCEDURE, of_complete_splits
 from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
 from twinned.datasets import KEYS, PAPER_SEEDS
@@ -110,9 +109,7 @@ def current_records(
     Records of settings that are no longer used are ignored.
     """
     identities = _identities(study, variant, quick)
-    found = [r for r in records.read(study, variant) if r["identity"] in identities]
-    procedure = (study, variant) == PROCEDURE and not quick
-    return of_complete_splits(found) if procedure else found
+    return [r for r in records.read(study, variant) if r["identity"] in identities]
 
 
 @cache

@@ -25,7 +25,6 @@ from paper.conclusions.measured import (
 from paper.forests import forest_errors
 from paper.records import Record
 from paper.tables import chosen_loop_weights, table4
-from twinned.datasets import PAPER_SEEDS
 
 EQUAL_OR_WORSE, MODERATE, MASSIVE = ["BC", "EE", "WN"], ["BH", "CS", "RCL", "YH"], ["TF", "WSB"]
 LARGE = 0.35  # the printed gain of TF and WSB exceeds this
@@ -69,8 +68,6 @@ def against_both(check: Callable[[Measured, str], Outcome]) -> Callable[[Measure
             f"against {SUPERVISED}: {outcome.details}; against {RETRAINED} ({other.status}): "
             f"{other.details}"
         )
-        if (n := m.n_splits(STUDY)) < len(PAPER_SEEDS):
-            details = f"on {n} of {len(PAPER_SEEDS)} splits: {details}"
         return replace(outcome, details=details, other=(other.status, f"against {RETRAINED}"))
 
     return evaluate

@@ -20,7 +20,6 @@ import pandas as pd
 
 from benchmarks.frame import RESULTS
 from paper.records import Record
-from paper.split_settings import PROCEDURE
 from twinned.datasets import KEYS, PAPER_SEEDS
 
 NEVER = len(KEYS) + 1  # more sets than there are, for statements that need more than a count
@@ -136,7 +135,7 @@ class Measured:
             for record in self.records(study)
             for size, value in pick(record).items()
         )
-        means = _complete_means(rows, self.n_splits(study)).reindex(list(self.datasets))
+        means = _complete_means(rows, len(PAPER_SEEDS)).reindex(list(self.datasets))
         means = means.reindex(columns=sorted({*means.columns, *sizes}))
         lacking = means[list(sizes)].isna().any(axis=1) if sizes else means.isna().all(axis=1)
         if lacking.any():
@@ -148,12 +147,6 @@ class Measured:
                 () if lacking.all() else names(lacking),
             )
         return means if keep_partial else means.dropna(axis=1)
-
-    def n_splits(self, study: str) -> int:
-        """Return the number of splits: all; of table 4 as published, those that were run."""
-        if (study, self.variant) != PROCEDURE:
-            return len(PAPER_SEEDS)
-        return len({record["config"]["split"] for record in self.records(study)})
 
     def by_split(self, study: str, pick: Callable[[Record], dict[Any, float]]) -> pd.DataFrame:
         """Return (dataset, split) × size: what `pick` takes from the records."""
