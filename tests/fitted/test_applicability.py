@@ -100,7 +100,12 @@ def test_values_beyond_the_known_ones_raise_the_class():
     classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
     labels = ["inside", "edge", "outside", "outside", *["outside"] * 4]
     assert [LABELS[i] for i in classes] == labels
-    assert domain.has_new_category(rows).tolist() == [*5 * [False], True, False, False]
+    assert domain.has_new_category(domain.known_values.beyond(rows)).tolist() == [
+        *5 * [False],
+        True,
+        False,
+        False,
+    ]
 
 
 def test_missing_values_that_known_rows_have_too_do_not_raise_the_class():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from twinned import AllAnchors, DistanceWeights, NearestAnchors, RandomAnchors
-from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy, clearly_lowest
 from twinned.pairing.differences import check_anchor_weights, combine
 
 numbers = st.floats(-1e6, 1e6)
@@ -82,3 +82,17 @@ def test_more_anchors_than_rows_raise():
         NearestAnchors(9).nearest(4)
     with pytest.raises(ValueError, match="n=9 of RandomAnchors"):
         RandomAnchors(9).store(4, np.random.RandomState(0))
+
+
+def test_few_large_errors_do_not_decide():
+    rows, ones = np.arange(100.0)[:, None], np.ones(100)
+    outlier = np.where(np.arange(100) == 0, 30.0, 1.0)
+    assert clearly_lowest([ones, 0.9 * ones, 0.8 * ones], rows) == 2
+    assert clearly_lowest([ones, 0.99 * ones], rows) == 0
+    assert clearly_lowest([outlier, ones], rows) == 0
+    assert clearly_lowest([ones, 0.5 * ones], rows[:1] * ones[:, None]) == 0
+    # a row of weight 2 is the row twice
+    errors, weight = [ones, np.linspace(0.2, 1.3, 100)], np.resize([1.0, 2.0], 100)
+    twice = np.repeat(np.arange(100), weight.astype(int))
+    repeated = clearly_lowest([own[twice] for own in errors], rows[twice])
+    assert clearly_lowest(errors, rows, weight) == repeated == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -271,10 +272,15 @@ class BatchEffects:
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""
+        return self._error_ratios[np.maximum(codes, -1)]
+
+    @cached_property
+    def _error_ratios(self) -> Floats:
+        """(batch + 1,): those of all batches and, last, of an unknown one."""
         counts = self.held_out(self.known_batches).sum_shares(1.0, len(self.names))
         of_unknown = ((self.noise_ratio, 1.0), (counts, 0.0), (self.common_rows, self._new))
         variance = self._of_new_rows(*(np.append(*values) for values in of_unknown))
-        return np.sqrt(variance[np.maximum(codes, -1)])
+        return np.sqrt(variance)
 
     @property
     def _new(self) -> float:

@@ -118,12 +118,6 @@ class FittedAttributes:
         return self.fitted_.anchors.groups
 
     @property
-    def n_nearest_anchors_(self) -> int | None:
-        """The number of nearest anchors that `anchors="auto"` chose; None for all anchors."""
-        nearest = self.fitted_.nearest
-        return nearest[0] if self.anchors == "auto" and nearest else None
-
-    @property
     def anchor_residuals_(self) -> Floats | None:
         """Out-of-fold residuals like `anchors_y_`, minus their mean; None without folds."""
         residuals = self.fitted_.residuals

@@ -62,11 +62,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
         indicators, and its difference is 1 where two categories differ.
-    anchors : {"all", "auto"} or strategy, default="all"
+    anchors : "all" or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
-        `RandomAnchors(n)`. `"auto"` is the 4, 8, 16 or 32 nearest ones by the learned metric where
-        models of the folds of `cv` predict held-out rows from them clearly better than from all,
-        and else all anchors (see the user guide).
+        `RandomAnchors(n)`.
     weights : {"uniform", "distance"}, strategy or callable, default="uniform"
         Anchor weights, such as `GPWeights()`. A callable gets `(distances, estimates,
         anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
@@ -78,8 +76,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         prediction of b, so that estimates differ as much as the model errs, and near anchors have
         more weight where that predicts the errors of other folds better. 0 is none: then the
         differences are those of a model that was fitted to the anchors. None is 5 with the default
-        estimator and at least 20 rows, if `anchors` is "all" or "auto" and `weights` is "uniform",
-        and else 0.
+        estimator and at least 20 rows, if `anchors` is "all" and `weights` is "uniform", and else
+        0.
     effort : {"small", "fast", "balanced", "thorough"}, default="balanced"
         Number of pairs, trees and bins of the default estimator. With "balanced", they are those of
         "thorough" where the out-of-fold errors of small models are below a fifth of the standard
@@ -126,8 +124,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     local_power_ : float
         Power of `GPWeights` that weights the estimates where there are out-of-fold errors; 0 where
         equal weights predict the errors of other folds as well.
-    n_nearest_anchors_ : int or None
-        Number of nearest anchors that `anchors="auto"` chose; None for all anchors.
     batch_offsets_ : DataFrame
         Of a fit with `batch`: `offset` of each batch relative to the mean of all batches, its
         `std_error` and the number of its known rows `n_rows`. `anchors_y_` are values without
@@ -244,8 +240,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
         """A twin of the same parameters, fitted to some of the rows of this one.
 
-        With `for_fold`, for the folds of another method: without folds of its own, but for the
-        choice of `anchors="auto"`.
+        With `for_fold`, for the folds of another method: without folds of its own.
         """
         twin: Any = self.clone_for_folds() if for_fold else clone(self)
         twin.__dict__.update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
@@ -300,8 +295,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         return "fast" if is_fast else "thorough"
 
     def clone_for_folds(self) -> TwinRegressor:
-        """An unfitted clone for the folds of another method, with those of its own for "auto"."""
-        return clone(self) if self.anchors == "auto" else clone(self).set_params(cv=0)
+        """An unfitted clone for the folds of another method, without folds of its own."""
+        return clone(self).set_params(cv=0)
 
     def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from twinned.batches.estimation import remove_deviations
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
-from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.residuals import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (
@@ -33,15 +33,11 @@ from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     TrainingPairBuilder,
-    choose_pairs,
     fit_on_pairs,
-    max_pairs_in_memory,
     normalize_weights,
-    target_unit,
 )
 from twinned.models.wide_tables import important_features
 from twinned.pairing.anchors import (
-    N_NEAREST,
     as_anchor_strategy,
     as_weight_strategy,
     store_rows,
@@ -49,7 +45,7 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.folds import draw_folds, encode_groups, equal_features
-from twinned.rows.neighbors import LearnedMetric, NeighborIndex
+from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows
@@ -97,7 +93,7 @@ class TwinFitting:
             sizes = self.sizes_of(rows)
         fitted, training = self.fit_model(rows, sizes)
         if fold is not None:
-            fitted = self.with_fold_residuals(fitted, known_rows, predicted)
+            fitted = with_residuals(fitted, predicted, known_rows.folds)
         return update_effects(fitted, rows.effects), training
 
     def prepare(self, rows: TrainingRows) -> TrainingRows:
@@ -118,31 +114,17 @@ class TwinFitting:
         """
         twin = self.twin
         rng = check_random_state(twin.random_state)
-        n_outputs = rows.outputs.shape[1]
         selected = np.arange(rows.matrix.shape[1])
         if twin.estimator is None and not callable(twin.pair_features):
             selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
         features = PairFeatures(twin.pair_features, rows.schema, self.pair_dtype, selected)
-        base = make_base_estimator(twin.estimator, sizes, len(rows), n_outputs, len(selected))
-        max_pairs = max_pairs_in_memory(twin.memory_limit, features, n_outputs)
+        n_rows, n_outputs = rows.outputs.shape
+        base = make_base_estimator(twin.estimator, sizes, n_rows, n_outputs, len(selected))
         learned = None
         if uses_learned_metric(twin.pairs, twin.anchors, twin.weights):
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
-        builder = TrainingPairBuilder(
-            base=base,
-            features=features,
-            rows=rows,
-            unit=target_unit(rows.targets, any_unit=twin.estimator is None),
-            is_default=twin.estimator is None,
-            max_pairs=max_pairs,
-            rng=rng,
-        )
-        strategy, mirrored = choose_pairs(twin, sizes, len(rows), len(selected), max_pairs)
-        pairs = builder.draw(
-            strategy,
-            mirrored,
-            lambda metric: NeighborIndex(rows.rows.features, metric, twin.n_jobs, learned),
-        )
+        builder = TrainingPairBuilder(twin, base, features, rows, rng)
+        pairs = builder.draw(sizes, learned)
         anchors = store_rows(as_anchor_strategy(twin.anchors), rows.known, rng)
         training = builder.build(pairs)
         seeds = None if twin.random_state is None else rng
@@ -195,7 +177,7 @@ class TwinFitting:
             return SIZES[self.twin.effort], predicted
         held_out = known_rows.take(known_rows.held_out)
         spread = StandardScaling.fit(held_out.outputs, held_out.weight).scale
-        errors = (known_rows.y - predicted[0])[known_rows.held_out].reshape(held_out.outputs.shape)
+        errors = (known_rows.y - predicted)[known_rows.held_out].reshape(held_out.outputs.shape)
         errors = errors / np.where(spread > 0, spread, 1.0)
         noise = np.sqrt(np.average((errors**2).mean(axis=1), weights=held_out.weight))
         if noise >= _MUCH_NOISE:
@@ -213,16 +195,14 @@ class TwinFitting:
     def predict_folds(
         self, rows: TrainingRows, known_rows: TrainingRows, sizes: TreeSizes
     ) -> Floats:
-        """(strategy, row, …): out-of-fold predictions of the known rows, which have folds.
+        """(row, …): out-of-fold predictions of the known rows, which have folds.
 
-        They are predicted from the anchors of the strategy, and for `anchors="auto"` from each
-        number of nearest ones. They are NaN in rows that no fold holds out.
+        They are NaN in rows that no fold holds out.
         """
         fold_of_rows = np.full(len(rows), -1)
         fold_of_rows[rows.known] = known_rows.fold  # no fold holds out censored rows
         rows = replace(rows, fold=fold_of_rows)
-        counts = N_NEAREST if self.twin.anchors == "auto" else ()
-        predicted = np.full((1 + len(counts), *known_rows.y.shape), np.nan)
+        predicted = np.full(known_rows.y.shape, np.nan)
         assert known_rows.fold is not None, "the rows have folds"
         for number in np.unique(known_rows.fold[known_rows.held_out]):
             held_out = known_rows.fold == number
@@ -231,42 +211,21 @@ class TwinFitting:
                 n_pairs = len(known_rows) * len(model.anchors)  # of all folds, for the fast path
                 model.model.at_anchors(model.anchors.rows, model.anchors.outputs, n_pairs)
                 queries = model.queries(known_rows.matrix[held_out])
-                strategies = [model.anchor_strategy] + [
-                    as_anchor_strategy("auto", min(count, len(model.anchors))) for count in counts
-                ]
-                predicted[:, held_out] = [
-                    model.squeeze(replace(model, anchor_strategy=strategy).moments(queries)[0])
-                    for strategy in strategies
-                ]
+                predicted[held_out] = model.squeeze(model.moments(queries)[0])
         return predicted
-
-    def with_fold_residuals(
-        self, fitted: FittedTwin, known_rows: TrainingRows, predicted: Floats
-    ) -> FittedTwin:
-        """The state with out-of-fold residuals of the anchors, and weights by them."""
-        fitted = with_residuals(fitted, predicted[0], known_rows.folds)
-        if self.twin.anchors != "auto":
-            return fitted
-        errors = np.nan_to_num(known_rows.y - predicted[0])
-        local = LocalResiduals(fitted.anchors, errors, known_rows.folds)
-        power = 0.0 if fitted.local_weights is None else fitted.local_weights.power
-        if best := local.best_nearest(power, predicted[1:]):
-            strategy = as_anchor_strategy("auto", best)
-            return replace(fitted, anchor_strategy=strategy, residuals=None, local_weights=None)
-        return fitted
 
     def folds_of_known_rows(self, rows: TrainingRows) -> Indices | None:
         """The fold of each of the known rows by the parameter `cv`, or None."""
         if self.twin.cv is None and self.twin.estimator is not None:
             return None
-        has_defaults = self.twin.anchors in ("all", "auto") and self.twin.weights == "uniform"
+        has_defaults = self.twin.anchors == "all" and self.twin.weights == "uniform"
         known_rows, n_folds = rows.take(rows.known), self.twin.cv
         if n_folds is None:
             n_folds = N_FOLDS if has_defaults and len(known_rows) >= LEAST_ROWS else 0
         if not n_folds:
             return None
         if not has_defaults:
-            raise ValueError("cv needs anchors='all' or 'auto' and weights='uniform'; else cv=0.")
+            raise ValueError("cv needs anchors='all' and weights='uniform'; else cv=0.")
         if known_rows.fold is not None:  # those of a splitter
             return known_rows.fold
         return self.draw_folds(known_rows, min(check_integer("cv", n_folds, 2), len(known_rows)))

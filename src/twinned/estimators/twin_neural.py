@@ -54,10 +54,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     pairs : {"auto", "all"}, int or strategy, default="auto"
         The pairs to train on. `"auto"` is `"all"`: pairs are drawn while training and never
         stored, so n² of them cost no more than a few.
-    anchors : {"all", "auto"} or strategy, default="all"
+    anchors : "all" or strategy, default="all"
         The anchors of each query, as in `TwinRegressor`; distances are measured on scaled features.
-        For `"auto"`, the networks that hold out a fold predict its rows from the nearest anchors,
-        too; `out_of_fold_prediction_` is from the anchors that were chosen.
     weights : {"uniform", "distance"}, strategy or callable, default="uniform"
         The weights of the anchors, as in `TwinRegressor`.
     loop_weight : float, default=0.0
@@ -87,8 +85,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Attributes
     ----------
-    anchors_X_, anchors_y_, n_nearest_anchors_, feature_relevance_, n_features_in_,
-    feature_names_in_
+    anchors_X_, anchors_y_, feature_relevance_, n_features_in_, feature_names_in_
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
@@ -188,7 +185,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
                 learned_metric=problem.learned_metric,
                 n_jobs=self.n_jobs,
             ),
-            anchor_strategy=as_anchor_strategy(self.anchors, ensemble.n_nearest),
+            anchor_strategy=as_anchor_strategy(self.anchors),
             weight_strategy=as_weight_strategy(self.weights),
             budget=MemoryBudget(self.memory_limit, self.n_jobs),
         )

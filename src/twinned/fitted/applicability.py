@@ -172,9 +172,9 @@ class ApplicabilityDomain:
         missing = known.newly_missing_beside_others(rows)
         return self._classify(self.known_scores, beyond, far, missing)
 
-    def has_new_category(self, matrix: Floats) -> Mask:
-        """(row,): whether a row has a category that no known row has."""
-        return np.any(self.known_values.beyond(matrix)[:, self._categorical], axis=1)
+    def has_new_category(self, beyond: Mask) -> Mask:
+        """(row,): whether a row, whose values are beyond known ones, has a new category."""
+        return np.any(beyond[:, self._categorical], axis=1)
 
     @cached_property
     def expected_share(self) -> float:
@@ -184,9 +184,8 @@ class ApplicabilityDomain:
 
     def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
-        is_new = np.any(beyond[:, self._categorical], axis=1)
         least = np.where(np.any(beyond, axis=1), _EDGE, 0)
-        least[np.any(far | missing, axis=1) | is_new] = _OUTSIDE
+        least[np.any(far | missing, axis=1) | self.has_new_category(beyond)] = _OUTSIDE
         return np.maximum(np.searchsorted(self._limits, scores), least)
 
     def _error_size(self, neighbors: Indices) -> Floats:
@@ -225,7 +224,7 @@ def applicability_columns(
     score, classes = domain.rate(queries)
     columns: dict[str, object] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
     if measured is not None:
-        is_new = domain.has_new_category(queries.matrix)
+        is_new = domain.has_new_category(domain.known_values.beyond(queries.matrix))
         columns["error"] = np.where(is_new, np.nan, measured.error[classes])
         columns["coverage"] = np.where(is_new, np.nan, measured.coverage[classes])
     return columns
@@ -240,12 +239,12 @@ def warn_of_shift(
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
     matrix, n_rows = queries.matrix, len(queries.matrix)
     n_outside = int(np.sum(domain.rate(queries)[1] == _OUTSIDE))
-    n_new = int(domain.has_new_category(matrix).sum())
-    missing = domain.known_values.newly_missing(matrix)
+    beyond, missing = domain.known_values.beyond(matrix), domain.known_values.newly_missing(matrix)
+    n_new = int(domain.has_new_category(beyond).sum())
     is_certain = n_new > 0 or missing.any()
     if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share):
         return
-    beyond, names = domain.known_values.beyond(matrix) | missing, feature_labels()
+    beyond, names = beyond | missing, feature_labels()
     where = f" (in {_name_features(beyond, names)})" if beyond.any() else ""
     new = f"; {n_new} of them have a category that no training row has" if n_new else ""
     if missing.any():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from twinned.models.protocol import AnchoredModel
-from twinned.models.resources import row_blocks
 from twinned.pairing.anchors import GPWeights, UniformWeights, weigh_replicates
 from twinned.pairing.differences import check_anchor_weights, combine, estimate
 from twinned.rows.neighbors import LEARNED, distance_matrix
@@ -83,11 +82,11 @@ class QueryBlock:
             differences = self.anchored.differences(encoded, indices, n_jobs=twin.n_jobs)
         else:
             rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
-            per_block = max(1, twin.pairs_per_block // len(encoded))
+            per_block = max(1, twin.pairs_per_block // len(encoded.numeric))
             queries = encoded.take(np.s_[:, None])
             parts = [
-                twin.model.differences(queries, rows.take(np.s_[:, part]))
-                for part in row_blocks(rows.numeric.shape[1], per_block)
+                twin.model.differences(queries, rows.take(np.s_[:, start : start + per_block]))
+                for start in range(0, rows.numeric.shape[1], per_block)
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         if self.completed is not None:

@@ -201,6 +201,8 @@ def positive_scale(std: Floats, floor: float) -> Floats:
 
 def numeric_columns(X: object) -> list[int]:
     """Indices of the numeric columns, by their type in the whole table."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        return list(range(X.shape[1]))
     if is_table(X):
         return [j for j, column in enumerate(column_list(X)[0]) if is_numeric_dtype(column)]
     try:
@@ -211,6 +213,8 @@ def numeric_columns(X: object) -> list[int]:
 
 def numeric_features(X: object, columns: list[int]) -> Floats:
     """(n, column) float64: the values of these columns."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f":
+        return X[:, columns]
     if not columns:
         return np.empty((count_rows(X), 0))
     if not is_table(X):

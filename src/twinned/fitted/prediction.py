@@ -190,7 +190,7 @@ class Prediction:
     def interval(self, confidence: float = 0.9) -> Floats:
         """(query, 2): ends of intervals, beyond which y is equally likely."""
         calibration = self.require_calibration()
-        level = check_confidence(confidence, calibration.n_rows)
+        level = check_confidence(confidence, len(calibration.scores))
         return self._of_scores(calibration.distribution.quantile(tails(level)))
 
     def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:

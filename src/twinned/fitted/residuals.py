@@ -9,7 +9,7 @@ import numpy as np
 
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.twin import FittedTwin
-from twinned.pairing.anchors import N_NEAREST, GPWeights, clearly_lowest
+from twinned.pairing.anchors import GPWeights, clearly_lowest
 from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.neighbors import distance_matrix
 from twinned.rows.schema import Floats, Indices
@@ -29,11 +29,6 @@ class LocalResiduals:
     anchors: Anchors
     errors: Floats  # (anchor,) or (anchor, output)
     folds: Folds  # of the anchors
-
-    @cached_property
-    def held_out(self) -> Indices:
-        """The anchors that a fold holds out."""
-        return np.sort(np.concatenate([held_out for _, held_out in self.folds]))
 
     @cached_property
     def scaled(self) -> Floats:
@@ -62,21 +57,11 @@ class LocalResiduals:
     def best_power(self) -> float:
         """The power of the weights that predict the errors clearly best; 0 for equal ones."""
         weight = self.anchors.weight
-        rows = np.random.RandomState(0).permutation(self.held_out)[:_MAX_COMPARED]
+        held_out = np.sort(np.concatenate([held_out for _, held_out in self.folds]))
+        rows = np.random.RandomState(0).permutation(held_out)[:_MAX_COMPARED]
         remaining = [self.errors[rows] - self.predict(power, rows) for power in _POWERS]
         weight = None if weight is None else weight[rows]
         return _POWERS[clearly_lowest(remaining, self.scaled[rows], weight)]
-
-    def best_nearest(self, power: float, nearest: Floats) -> int | None:
-        """The number of nearest anchors whose out-of-fold predictions are clearly the best.
-
-        `nearest` (number, anchor, …) are those of `N_NEAREST`. None is all anchors, with weights of
-        a power.
-        """
-        rows, anchors = self.held_out, self.anchors.take(self.held_out)
-        errors = [self.errors[rows] - self.predict(power, rows)]
-        errors += [anchors.y - predicted[rows] for predicted in nearest]
-        return (None, *N_NEAREST)[clearly_lowest(errors, anchors.matrix, anchors.weight)]
 
 
 def with_residuals(fitted: FittedTwin, predicted: Floats, folds: Folds | None = None) -> FittedTwin:

@@ -109,7 +109,7 @@ class FittedTwin:
         if y_std is not None and self.target != IDENTITY:
             y_std = check_row_numbers("y_std", y_std, len(queries))
             y_std = y_std / self.target.slope(prediction.mean)
-        adjusted = calibration.with_errors(of, y_std, len(queries))
+        adjusted = calibration.with_errors(of, y_std, len(queries.matrix))
         return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
 
     def find_incomplete(self, queries: Queries) -> Mask:

@@ -148,10 +148,12 @@ def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:
     check_batches(fitted, batch)
     if fitted.batches is None:
         return queries
-    no_batch = np.full(len(queries), -1)
-    codes = no_batch if batch is None else fitted.batches.codes_of(batch, len(queries))
+    n_queries = len(queries.matrix)
+    codes = np.full(n_queries, -1)
+    if batch is not None:
+        codes = fitted.batches.codes_of(batch, n_queries)
     if batch is not None and (codes < 0).any():  # unknown batches are not all the same
-        labels = np.array([str(label) for label in batch_labels(batch, len(queries))])
+        labels = np.array([str(label) for label in batch_labels(batch, n_queries)])
         numbers = np.unique(labels, return_inverse=True)[1]
         codes = np.where(codes < 0, -2 - numbers, codes)
     return _with_deviations(fitted.batches, queries, codes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,6 @@ from twinned.pairing.pairs import (
     AUTO_PAIRS,
     RNG,
     HalfPairs,
-    MetricIndex,
     PairFeatures,
     PairStrategy,
     as_pair_strategy,
@@ -42,6 +42,7 @@ from twinned.pairing.pairs import (
     pair_folds,
 )
 from twinned.rows.folds import held_out_rows
+from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.scaling import round_for_sums
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TrainingRows
@@ -122,19 +123,54 @@ class DrawnPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingPairBuilder:
-    """Builder of the training set of a base estimator."""
+    """Builder of the training set of the base estimator of a twin."""
 
-    base: BaseEstimator  # the base estimator, not fitted
+    twin: BaseEstimator
+    base: BaseEstimator  # not fitted
     features: PairFeatures
     rows: TrainingRows
-    unit: float  # divisor of the targets (see `target_unit`)
-    is_default: bool  # whether the base estimator is
-    max_pairs: int  # that fit into memory
     rng: np.random.RandomState
 
-    def draw(self, strategy: PairStrategy, mirrored: bool, make_index: MetricIndex) -> DrawnPairs:
-        """Draw training pairs, in both orders if `mirrored`."""
-        n_rows, weight = len(self.rows), self.rows.weight
+    @cached_property
+    def unit(self) -> float:
+        """The divisor of the targets."""
+        return target_unit(self.rows.targets, any_unit=self.twin.estimator is None)
+
+    @cached_property
+    def max_pairs(self) -> int:
+        """The number of pairs that fit into memory."""
+        n_outputs = self.rows.outputs.shape[1]
+        return max_pairs_in_memory(self.twin.memory_limit, self.features, n_outputs)
+
+    def choose(self, sizes: TreeSizes) -> tuple[PairStrategy, bool]:
+        """The pair strategy, and whether its pairs are fitted in both orders."""
+        twin, n_rows = self.twin, len(self.rows.matrix)
+        if twin.estimator is None and twin.symmetric and twin.pairs == "auto":
+            n_pairs = sizes.n_pairs(n_rows, len(self.features.selected))
+            strategy: PairStrategy = HalfPairs(min(n_pairs, self.max_pairs))
+        else:
+            strategy = as_pair_strategy(twin.pairs, n_rows, self.max_pairs, mirrored=twin.symmetric)
+        as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
+        mirrored = twin.symmetric and not as_drawn
+        count = strategy.count(n_rows) * (2 if mirrored else 1)
+        if count > self.max_pairs:
+            partners = self.max_pairs // (n_rows * (2 if twin.symmetric else 1))
+            fewer = f"pairs={partners} (random partners per row), pairs='auto' or "
+            raise MemoryLimitError(
+                f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit="
+                f"{twin.memory_limit!r} (at most {self.max_pairs:,} do); use "
+                f"{fewer if partners else ''}a larger limit."
+            )
+        return strategy, mirrored
+
+    def draw(self, sizes: TreeSizes, learned: LearnedMetric | None) -> DrawnPairs:
+        """Draw training pairs; those of the default estimator have these sizes."""
+        n_rows, weight = len(self.rows.matrix), self.rows.weight
+        strategy, mirrored = self.choose(sizes)
+
+        def make_index(metric: str) -> NeighborIndex:
+            return NeighborIndex(self.rows.rows.features, metric, self.twin.n_jobs, learned)
+
         first, second = strategy.draw(n_rows, make_index, self.rng)
         check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
         if mirrored:
@@ -161,8 +197,9 @@ class TrainingPairBuilder:
 
     def build(self, pairs: DrawnPairs) -> PairTrainingSet:
         """The training set; where the base estimator stops early, some rows are held out."""
-        rows, y = self.rows.rows, self.rows.targets / self.unit
-        y = round_for_sums(y) if self.is_default else y
+        rows, targets = self.rows.rows, self.rows.targets
+        y = targets / self.unit
+        y = round_for_sums(y) if self.twin.estimator is None else y
         fit_params: dict[str, object] = {}
         fraction = early_stopping_fraction(self.base, len(pairs.first))
         if fraction is not None:
@@ -178,7 +215,7 @@ class TrainingPairBuilder:
             fit_params=fit_params,
             first=pairs.first,
             second=pairs.second,
-            y=self.rows.targets,
+            y=targets,
             groups=self.rows.groups,
         )
 
@@ -191,29 +228,6 @@ def max_pairs_in_memory(
     if limit is None:
         return 2**62
     return limit // (features.bytes_per_pair + 8 * n_outputs + 3 * 8)
-
-
-def choose_pairs(
-    twin: BaseEstimator, sizes: TreeSizes, n_rows: int, n_features: int, max_pairs: int
-) -> tuple[PairStrategy, bool]:
-    """The pair strategy of a twin, and whether its pairs are fitted in both orders."""
-    if twin.estimator is None and twin.symmetric and twin.pairs == "auto":
-        n_pairs = sizes.n_pairs(n_rows, n_features)
-        strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
-    else:
-        strategy = as_pair_strategy(twin.pairs, n_rows, max_pairs, mirrored=twin.symmetric)
-    as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
-    mirrored = twin.symmetric and not as_drawn
-    count = strategy.count(n_rows) * (2 if mirrored else 1)
-    if count > max_pairs:
-        partners = max_pairs // (n_rows * (2 if twin.symmetric else 1))
-        fewer = f"pairs={partners} (random partners per row), pairs='auto' or "
-        raise MemoryLimitError(
-            f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit="
-            f"{twin.memory_limit!r} (at most {max_pairs:,} do); use "
-            f"{fewer if partners else ''}a larger limit."
-        )
-    return strategy, mirrored
 
 
 def fit_on_pairs(

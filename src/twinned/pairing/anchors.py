@@ -25,7 +25,6 @@ from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, check_real
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once
-N_NEAREST = (4, 8, 16, 32)  # numbers of nearest anchors that "auto" compares with all anchors
 # The least relative fall of an out-of-fold error for which predictions depend on near anchors, and
 # the least number of distinct rows by which it is measured.
 _LEAST_GAIN, _LEAST_ROWS = 0.02, 50
@@ -105,12 +104,12 @@ class RandomAnchors(BaseEstimator):
         return None
 
 
-def as_anchor_strategy(anchors: object, k: int | None = None) -> AnchorStrategy:
-    """The strategy of the parameter `anchors`; for "auto", the `k` nearest anchors or all."""
+def as_anchor_strategy(anchors: object) -> AnchorStrategy:
+    """The strategy of the parameter `anchors`."""
     if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
         return anchors
-    check_choice("anchors", anchors, ["all", "auto"], " or a strategy such as NearestAnchors(16)")
-    return AllAnchors() if anchors == "all" or k is None else NearestAnchors(k, LEARNED)
+    check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
+    return AllAnchors()
 
 
 def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | None = None) -> int:

@@ -141,7 +141,7 @@ def _set_twin(
     fitted = FittedTwin(
         model=model,
         anchors=anchors,
-        anchor_strategy=as_anchor_strategy(twin.anchors, state["n_nearest_anchors_"]),
+        anchor_strategy=as_anchor_strategy(twin.anchors),
         weight_strategy=as_weight_strategy(twin.weights),
         budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.get("replicate_correlation_") or 0.0,
@@ -338,7 +338,6 @@ def _read_twin(twin: BaseEstimator) -> State:
         "_batches": _read_effects(fitted.batches),
         "anchor_errors_": twin.anchor_residuals_,
         "local_power_": power,
-        "n_nearest_anchors_": twin.n_nearest_anchors_,
         "_learned_metric": None if metric is None else tuple(metric),
         "intervals_": _read_calibration(fitted),
         "applicability_": fitted.applicability and vars(fitted.applicability),

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -72,7 +73,7 @@ class Rows:
         return len(self.numeric)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class TableSchema:
     """Kinds and categories of the features of a table, learned in `fit`.
 
@@ -95,11 +96,11 @@ class TableSchema:
     def is_all_numeric(self) -> bool:
         return set(self.kinds) <= {NUMERIC}
 
-    @property
+    @cached_property
     def numeric(self) -> list[int]:
         return [j for j, kind in enumerate(self.kinds) if kind != CATEGORICAL]
 
-    @property
+    @cached_property
     def categorical(self) -> list[int]:
         return [j for j, kind in enumerate(self.kinds) if kind == CATEGORICAL]
 
@@ -242,15 +243,15 @@ def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchem
     `categorical` are the indices of the columns that the user, or their dtype, declares as
     unordered categories; ordered ones are recognized by their dtype here.
     """
-    schema = TableSchema([], [], [])
+    kinds, categories, n_indicators = [], [], []
     for j, column in enumerate(columns):
         levels, is_categorical = ordered_levels(column), j in categorical
         known_categories = new_categories(column, []) if is_categorical else levels or []
         kind = NUMERIC if levels is None else ORDINAL
-        schema.kinds.append(CATEGORICAL if is_categorical else kind)
-        schema.categories.append(known_categories)
-        schema.n_indicators.append(len(known_categories) if is_categorical else 0)
-    return schema
+        kinds.append(CATEGORICAL if is_categorical else kind)
+        categories.append(known_categories)
+        n_indicators.append(len(known_categories) if is_categorical else 0)
+    return TableSchema(kinds, categories, n_indicators)
 
 
 def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Hashable]) -> Floats:

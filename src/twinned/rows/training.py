@@ -159,7 +159,7 @@ class TrainingRows:
         remaining, noise = self.variances
         return self.weight * (remaining + self.y_std**2) / (noise + self.y_std**2)
 
-    @property
+    @cached_property
     def n_folds(self) -> int:
         assert self.fold is not None, "the rows have folds"
         return int(self.fold.max()) + 1

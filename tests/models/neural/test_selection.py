@@ -18,7 +18,7 @@ from twinned.models.neural.selection import (
     TrainedMembers,
     allocate_members,
     include_scale,
-    weigh_settings,
+    select_settings,
 )
 from twinned.models.neural.training_run import NO_STOP, EnsembleMember
 
@@ -46,13 +46,13 @@ def trained(problem, errors):
     predicted = np.stack(
         [problem.y[fold] + errors[f][:, None, None] for f, fold in enumerate(problem.folds)]
     )
-    return TrainedMembers({}, np.abs(errors), predicted[..., None, :])
+    return TrainedMembers({}, np.abs(errors), predicted)
 
 
 def stops(problem, errors):
     """The check at which the setting stops, and the check of the prediction of each fold."""
     errors = np.asarray(errors, dtype=float)
-    selection = weigh_settings(problem, 1, trained(problem, errors))
+    selection = select_settings(problem, 1, trained(problem, errors))
     error = selection.predicted[0] - problem.y
     at_check = [
         int(np.argmin(np.abs(errors[f] - error[fold[0], 0])))
@@ -86,8 +86,8 @@ def test_weights_of_out_of_fold_predictions_are_selected_without_the_rows_they_p
             for f, fold in enumerate(problem.folds)
         ]
     )
-    networks = TrainedMembers({}, np.ones((6, 1)), predicted[..., None, :])
-    selection = weigh_settings(problem, 2, networks)
+    networks = TrainedMembers({}, np.ones((6, 1)), predicted)
+    selection = select_settings(problem, 2, networks)
     assert selection.weights_without[0].tolist() == [0.0, 1.0]
     assert 0 < selection.weights_without[1][0] < 1
 

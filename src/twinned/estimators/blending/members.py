@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -113,7 +114,7 @@ class MemberSpec:
     screened: bool = False  # it has the most important features of a wide table only
     is_optional: bool = False  # it is not fitted where it is far behind others
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.label.partition(":")[0]
 

@@ -205,7 +205,6 @@ def training_config(group: list[TrainingProblem], settings: list[Setting]) -> Tr
         censored=group[0].bounds is not None,
         dropout=any(setting.dropout > 0 for setting in settings),
         check_anchors=options.effort.check_anchors,
-        n_nearest=options.n_nearest,
         one_member=one_member,
     )
 

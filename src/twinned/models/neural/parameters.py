@@ -10,7 +10,7 @@ import numpy as np
 
 from twinned._compat import BaseEstimator
 from twinned.models.resources import parse_memory_limit
-from twinned.pairing.anchors import N_NEAREST, as_weight_strategy
+from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.validation import (
     check_bool,
     check_choice,
@@ -193,7 +193,6 @@ class NetworkOptions:
     device: str
     n_jobs: int | None
     verbose: int
-    n_nearest: tuple[int, ...] = ()  # numbers of nearest anchors that are compared with all
 
     @property
     def uses_relevance(self) -> bool:
@@ -255,7 +254,6 @@ def resolve_options(estimator: Any) -> NetworkOptions:
         device=estimator.device,
         n_jobs=estimator.n_jobs,
         verbose=estimator.verbose,
-        n_nearest=N_NEAREST if estimator.is_twin and estimator.anchors == "auto" else (),
     )
 
 

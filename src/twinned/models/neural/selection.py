@@ -18,7 +18,6 @@ from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training_run import NO_STOP, EnsembleMember
-from twinned.pairing.anchors import clearly_lowest
 from twinned.rows.schema import Floats, Indices
 
 # A setting stops early if that lowers the error of its out-of-fold predictions by this share.
@@ -33,7 +32,6 @@ class TrainedEnsemble(NamedTuple):
     learning_curve: Floats  # (network that holds out rows, check) in units of y
     n_members: int  # with those that diverged
     out_of_fold: Floats | None = None  # (table row, output) in units of y
-    n_nearest: int | None = None  # anchors of a query, where `anchors` is "auto"; None for all
     members: Sequence[EnsembleMember] = ()  # how those with a weight were trained
     selection: Any = None  # the `SettingSelection`, where there is one
 
@@ -43,8 +41,7 @@ class TrainedMembers(NamedTuple):
 
     parameters: MemberParameters
     errors: NDArray[np.float32]  # (member, check), of held-out rows
-    # (member, check, held-out row, 1 + number of nearest anchors, output)
-    predicted: NDArray[np.float32]
+    predicted: NDArray[np.float32]  # (member, check, held-out row, output)
 
     def followed_by(self, other: TrainedMembers) -> TrainedMembers:
         """These members and then others, without errors and predictions."""
@@ -66,7 +63,6 @@ class SettingSelection:
     weights: Floats  # (setting,), sum to one; with several folds, multiples of 1 / n_members
     weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
-    choice: int = 0  # of the predictions; after the first, one of the numbers of nearest anchors
 
     def of_fold_members(self) -> Floats:
         """(member,): weights of the networks of all settings and folds that converged."""
@@ -97,7 +93,6 @@ class SettingSelection:
             members=[members[i] for i in used],
             selection=self,
             out_of_fold=self.out_of_fold() if len(problem.folds) > 1 else None,
-            n_nearest=(None, *problem.options.n_nearest)[self.choice],
         )
 
     def out_of_fold(self) -> Floats:
@@ -136,33 +131,17 @@ def allocate_members(weights: Floats, n_members: int) -> Indices:
 def select_settings(
     problem: TrainingProblem, n_settings: int, trained: TrainedMembers
 ) -> SettingSelection:
-    """Weigh the settings by predictions from all anchors or, where clearly better, the nearest."""
-    selections = [weigh_settings(problem, n_settings, trained)]
-    if len(problem.folds) > 1 and selections[0].converged.all():
-        for choice in range(1, 1 + len(problem.options.n_nearest)):
-            selections.append(weigh_settings(problem, n_settings, trained, choice))
-    rows = problem.table.take(problem.table.known)
-    rows = rows if rows.fold is None else rows.take(rows.held_out)
-    errors = [rows.outputs - selection.out_of_fold()[rows.table_rows] for selection in selections]
-    return selections[clearly_lowest(errors, rows.matrix, rows.weight)]
-
-
-def weigh_settings(
-    problem: TrainingProblem, n_settings: int, trained: TrainedMembers, choice: int = 0
-) -> SettingSelection:
     """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally.
 
     With a single fold, each network stops at the least error of its own held-out rows. With
     several, all networks of a setting stop at one check, chosen for each by the rows that others
-    hold out, so that its predictions do not depend on the rows that it predicts. A `choice` after
-    the first is one of the numbers of nearest anchors.
+    hold out, so that its predictions do not depend on the rows that it predicts.
     """
     n_folds, rows = len(problem.folds), np.concatenate(problem.folds)
     n_members = problem.options.effort.n_members
     fold_converged = converged(trained).reshape(n_settings, n_folds)
     # (setting, fold, check, held-out row, output)
-    held_out = trained.predicted[..., choice, :]
-    held_out = held_out.reshape(n_settings, n_folds, *held_out.shape[1:])
+    held_out = trained.predicted.reshape(n_settings, n_folds, *trained.predicted.shape[1:])
     if n_folds > 1:
         stops, at_check = _common_stops(problem, held_out)
     else:
@@ -200,7 +179,6 @@ def weigh_settings(
         weights=weigh(np.ones(len(rows), dtype=bool)),
         weights_without=np.stack([weigh(fold_of_row != fold) for fold in range(n_folds)]),
         stops=[int(stop) for stop in stops],
-        choice=choice,
     )
 
 

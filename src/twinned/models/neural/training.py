@@ -44,7 +44,6 @@ class TrainingConfig(NamedTuple):
     censored: bool = False  # targets have bounds, and errors are distances to them
     dropout: bool = True  # at least one member has dropout; without, no masks are drawn
     check_anchors: int = 64
-    n_nearest: tuple[int, ...] = ()  # numbers of nearest anchors, which predict held-out rows, too
     one_member: bool = False  # the program is that of one member, not of a batch of members
 
 
@@ -86,7 +85,6 @@ class MemberArrays(NamedTuple):
     is_training: AnyArray  # (row,) 1.0 for training rows, 0.0 for others
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
-    nearest: AnyArray  # (held-out row, anchor) int32, the nearest first
     last_check: AnyArray  # up to which parameters are taken
     setting: AnyArray  # a `Setting` of arrays
     n_features: AnyArray  # () without padding
@@ -110,7 +108,7 @@ class Check(NamedTuple):
     """Predictions of the rows that a member holds out, in units of scaled y."""
 
     error: AnyArray  # () root mean square, from anchors spread over the training rows
-    predicted: AnyArray  # (held-out row, 1 + number of nearest anchors, output)
+    predicted: AnyArray  # (held-out row, output)
 
 
 # The direction of a step; learning rate and weight decay are those of the member.
@@ -202,13 +200,13 @@ class MemberTask(NamedTuple):
         parameters, momentum = jax.lax.fori_loop(
             check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
         )
-        shape = len(member.held_out), 1 + len(self.config.n_nearest), self.problem.y.shape[1]
+        shape = len(member.held_out), self.problem.y.shape[1]
         predicted = jax.lax.cond(
             member.n_held_out > 0,
             lambda: self.predict(parameters, self.config.check_anchors, block=64),
             lambda: jnp.zeros(shape),
         )
-        error = self.held_out_error(predicted[:, 0])
+        error = self.held_out_error(predicted)
         # without held-out rows the error is 0 at every check, and the last parameters are the best
         better = (error <= state.best_error) & (check <= member.last_check)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
@@ -316,28 +314,21 @@ class MemberTask(NamedTuple):
         return jnp.sqrt(_mean_square(_errors(predicted, self.targets(rows)), weight))
 
     def predict(self, parameters: Parameters, n_anchors: int, block: int) -> Array:
-        """(held-out row, 1 + number of nearest anchors, output): predictions of held-out rows.
+        """(held-out row, output): predictions from anchors spread over the training rows.
 
-        They are from anchors spread over the training rows, and from the nearest ones. `block` rows
-        are computed at once, from their first layer on: there may be many.
+        `block` rows are computed at once, from their first layer on: there may be many.
         """
         problem, member, network = self.problem, self.member, self.network(parameters)
         spread = member.rows[(jnp.arange(n_anchors) * member.n_anchors) // n_anchors]
         spread_halves = network.first_layer(self.features(spread))
 
-        def one(row: Array, nearest: Array) -> Array:
+        def one(row: Array) -> Array:
             query = tuple(half[None] for half in network.first_layer(self.features(row)))
             if not network.shape.twin:
-                return network.output(query[0])
-            predictions = [network.differences(query, spread_halves) + problem.y[spread]]
-            if self.config.n_nearest:
-                halves = network.first_layer(self.features(nearest))
-                near = network.differences(query, halves) + problem.y[nearest]
-                predictions += [near[:n] for n in self.config.n_nearest]
-            return jnp.stack([jnp.mean(predicted, axis=0) for predicted in predictions])
+                return network.output(query[0])[0]
+            return jnp.mean(network.differences(query, spread_halves) + problem.y[spread], axis=0)
 
-        rows = member.held_out, member.nearest
-        return jax.lax.map(lambda own: one(*own), rows, batch_size=min(block, len(rows[0])))
+        return jax.lax.map(one, member.held_out, batch_size=min(block, len(member.held_out)))
 
 
 def _rate_factor(done: Array) -> Array:

@@ -31,7 +31,6 @@ from twinned.models.neural.training import (
     train_to_check,
 )
 from twinned.models.resources import count_threads
-from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices
 
 NO_STOP = 10**6  # a check that no training reaches
@@ -126,14 +125,6 @@ def _member_arrays(
     training_rows = every if member.fold is None else problem.training[member.fold]
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
-    known_rows = training_rows[: np.sum(~is_censored)]
-    inputs, n_nearest = member.inputs(problem), max(problem.options.n_nearest, default=0)
-    nearest: Indices = np.empty((len(fold), 0), dtype=np.intp)
-    if n_nearest and len(fold):
-        X = problem.X[:, inputs.columns] * np.sqrt(inputs.relevance[1])  # as in the learned metric
-        nearest, _ = NeighborIndex(X[known_rows]).kneighbors(
-            X[fold], min(n_nearest, len(known_rows))
-        )
     loop_rows = np.zeros(1, dtype=np.int32)
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
@@ -141,15 +132,14 @@ def _member_arrays(
         key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
-        n_anchors=np.int32(len(known_rows)),
+        n_anchors=np.int32(np.sum(~is_censored)),
         is_training=np.isin(np.arange(n_rows), training_rows).astype(np.float32),
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
-        nearest=training_rows[pad_to(nearest, n_held_out, n_nearest, dtype=np.int32)],
         last_check=np.int32(member.last_check),
         setting=jax.tree.map(np.float32, member.setting),
         n_features=np.int32(member.n_features(problem)),
-        columns=pad_to(inputs.columns, n_features, dtype=np.int32),
+        columns=pad_to(member.inputs(problem).columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
         loop_weight=np.float32(loop_weight),
         loop_rows=loop_rows,
