@@ -24,7 +24,7 @@ from twinned.app.report.collect import batch_content
 from twinned.app.report.render import draw_deviations
 from twinned.batches.deviation import Deviation
 from twinned.batches.estimation import remove_deviations
-from twinned.batches.joint import JointProcess
+from twinned.batches.joint import JointProcess, fit_joint
 from twinned.batches.joint import _Likelihood as joint_likelihood
 from twinned.batches.variances import estimate_effects
 from twinned.exceptions import UnknownBatchWarning
@@ -168,12 +168,37 @@ def test_a_new_batch_may_be_far_from_the_known_ones_or_have_other_noise():
     assert np.mean((low < (new_y + noise)[10:]) & ((new_y + noise)[10:] < high)) > 0.7
 
 
+@pytest.mark.parametrize(("offset", "slope"), [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0)])
+def test_likelihood_shows_what_batches_differ_by(offset, slope):
+    rng = np.random.RandomState(0)
+    X, codes = rng.uniform(size=(120, 2)), np.arange(120) % 8
+    y = np.sin(5 * X[:, 0]) + 0.05 * rng.normal(size=120)
+    y += (offset * rng.normal(size=8))[codes] + (slope * rng.normal(size=8))[codes] * X[:, 1]
+    weight = np.ones(120)
+    free = fit_joint(X, y, codes, weight, has_free_constants=True, kind="auto").deviation
+    shrunk = fit_joint(X, y, codes, weight, has_free_constants=False, kind="auto").deviation
+    assert free.is_constant == shrunk.is_constant == (slope == 0)
+    assert (free.between, shrunk.differs) == (0.0, offset > 0)
+    asked = fit_joint(X, y, codes, weight, has_free_constants=False, kind="function").deviation
+    assert not asked.is_constant
+
+
+def test_a_blend_ignores_batches_that_do_not_differ():
+    X, y, batch, offsets = make_table(120)
+    y = y - offsets[pd.factorize(batch, sort=True)[0]]
+    model = AutoTwinRegressor(members=["gp_matern"], random_state=0)
+    ignored = clone(model).fit(X[:100], y[:100])
+    model.fit(X[:100], y[:100], batch=batch[:100])
+    expected, found = ignored.predict(X[100:]), model.predict(X[100:], batch=batch[100:])
+    assert rmse(found, y[100:]) < 1.05 * rmse(expected, y[100:])
+
+
 def test_gradients_of_the_likelihood():
     rng = np.random.RandomState(0)
     X, y, codes = rng.normal(size=(40, 2)), rng.normal(size=40), np.arange(40) % 6
     weight, start = rng.uniform(0.5, 2.0, 40), rng.normal(size=8) * 0.3
     for is_free in (False, True):
-        joint = joint_likelihood(X, y, codes, weight, is_free, False)
+        joint = joint_likelihood(X, y, codes, weight, is_free)
         parts = np.append(np.ones(7, bool), not is_free), X, y, codes, weight
         numeric = approx_fprime(start, lambda at, j=joint, p=parts: j.negative(at, *p)[0], 1e-6)
         gradient = joint.negative(start, *parts)[1]

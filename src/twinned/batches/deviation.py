@@ -34,6 +34,11 @@ class Deviation:
         """Whether deviations are constants."""
         return self.slope == 0.0 and self.smooth == 0.0
 
+    @property
+    def differs(self) -> bool:
+        """Whether deviations of batches are not all the same."""
+        return self.between > 0.0 or not self.is_constant
+
     def scaled(self, features: Floats) -> Floats:
         """(row, encoded feature): features in length scales; a missing value is the mean."""
         return np.nan_to_num((features - self.center) / self.length_scales)

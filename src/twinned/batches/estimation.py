@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint
-from twinned.batches.variances import estimate_effects
+from twinned.batches.variances import estimate_effects, first_effects
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_choice
@@ -56,12 +56,13 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         known_codes,
         weight,
         has_free_constants=not shrinks,
-        is_constant=kind == "offset",
+        kind=kind,
     )
     parts = joint.deviation.scaled(features), y, known_codes, weight
     deviation, common = joint.held_out(*parts, np.arange(len(y)))
     shift = float(np.average(y - deviation, weights=weight))
-    effects = estimate_effects(
+    make = first_effects if shrinks else estimate_effects
+    effects = make(
         names.tolist(),
         joint.deviation,
         features,
@@ -73,6 +74,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
     )
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]
+    has_common = joint.deviation.differs and shrinks and len(y) <= MAX_ROWS
     return replace(
         rows,
         y=effects.rounded(rows.y - removed),
@@ -81,7 +83,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         batch=codes,
         deviation=removed,
         effects=effects,
-        common=CommonFunction(joint, *parts, shift) if shrinks and len(y) <= MAX_ROWS else None,
+        common=CommonFunction(joint, *parts, shift) if has_common else None,
     )
 
 

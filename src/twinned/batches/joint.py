@@ -34,6 +34,10 @@ _BOUNDS = (
     (-14.0, 6.0),
 )
 _MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
+_NONE, _OFFSETS, _FUNCTIONS = range(3)  # what deviations are
+# Of the logarithm of the posterior density, by constants and by functions, from where on there are
+# some. Constants near zero cost less than ignoring those that batches have.
+_GAINS = (-1.0, 3.0)
 _STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
 
 
@@ -150,17 +154,18 @@ def fit_joint(
     weight: Floats,
     *,
     has_free_constants: bool,
-    is_constant: bool,
+    kind: str,
 ) -> JointProcess:
     """Fit to y (row,) by the restricted likelihood.
 
-    `features` are (row, encoded feature), where a missing value counts as the mean. With
-    `is_constant`, deviations are constants.
+    `features` are (row, encoded feature), where a missing value counts as the mean. `kind` of
+    deviations is `"offset"`, `"function"` or `"auto"`. There are none where these are not clearly
+    likelier, except for functions that are asked for.
     """
     scaling, target = StandardScaling.fit(features), StandardScaling.fit(y[:, None])
     X, unit = scaling.transform(features)[:, scaling.varying], float(target.scale[0]) or 1.0
     likelihood = _Likelihood(
-        X.round(9), (y - target.center[0]) / unit, codes, weight, has_free_constants, is_constant
+        X.round(9), (y - target.center[0]) / unit, codes, weight, has_free_constants
     )
     n_features = X.shape[1]
     n_batches = len(np.unique(codes))
@@ -178,20 +183,29 @@ def fit_joint(
     order = order[position < most]
     is_small = len(order) <= _COARSE_ROWS
     n_steps = _STEPS if is_small else _COARSE_STEPS
-    starts = [likelihood.descend(order[:_COARSE_ROWS], expand(start), n_steps) for start in _STARTS]
+    some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
+    starts = [likelihood.descend(some, expand(start), n_steps, level) for start in _STARTS]
     best = min(starts, key=lambda result: result.fun)
+    simplest = _FUNCTIONS if kind == "function" else _OFFSETS if has_free_constants else _NONE
+    while level > simplest:
+        simpler = likelihood.descend(some, best.x, _FINE_STEPS, level - 1)
+        if simpler.fun > best.fun + _GAINS[level - 1]:
+            break
+        best, level = simpler, level - 1
     if not is_small:
-        best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS)
+        best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS, level)
     values = np.exp(best.x)
-    amplitude, slope, smooth, stretch, noise, between = values[n_features:]
+    amplitude, slope, smooth, stretch, noise, between = np.where(
+        likelihood.free(level), values, 0.0
+    )[n_features:]
     lengths = np.full(features.shape[1], np.inf)
     lengths[scaling.varying] = scaling.scale[scaling.varying] * values[:n_features]
     deviation = Deviation(
         center=scaling.center,
         length_scales=lengths,
-        slope=0.0 if is_constant else float(slope * unit**2),
-        smooth=0.0 if is_constant else float(smooth * unit**2),
-        stretch=float(stretch),
+        slope=float(slope * unit**2),
+        smooth=float(smooth * unit**2),
+        stretch=float(stretch) or 1.0,
         noise=float(noise * unit**2),
         between=float(between * unit**2),
     )
@@ -205,21 +219,25 @@ class _Likelihood:
     codes: Indices
     weight: Floats
     has_free_constants: bool
-    is_constant: bool
 
-    def descend(self, rows: Indices, start: Floats, n_steps: int) -> Any:
-        """The result of a search on some of the rows."""
-        free = np.ones(len(start), dtype=bool)
+    def free(self, level: int) -> NDArray[np.bool_]:
+        """The parameters of a process with such deviations."""
         n_features = self.X.shape[1]
-        free[n_features + 1 : n_features + 4] = not self.is_constant
-        free[-1] = not self.has_free_constants
+        free = np.ones(n_features + len(_MEANS) - 1, dtype=bool)
+        free[n_features + 1 : n_features + 4] = level == _FUNCTIONS
+        free[-1] = level > _NONE and not self.has_free_constants
+        return free
+
+    def descend(self, rows: Indices, start: Floats, n_steps: int, level: int) -> Any:
+        """The result of a search on some of the rows."""
+        n_features = self.X.shape[1]
         codes = np.unique(self.codes[rows], return_inverse=True)[1]
         parts = self.X[rows], self.y[rows], codes, self.weight[rows]
         bounds = [_BOUNDS[0]] * n_features + list(_BOUNDS[1:])
         return minimize(
             self.negative,
             start,
-            args=(free, *parts),
+            args=(self.free(level), *parts),
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,

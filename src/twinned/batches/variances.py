@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -17,9 +18,9 @@ _NOISE_FACTORS = (-5.0, 4.0)  # logarithms, of the variance of the errors
 _CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
 
 
-def estimate_effects(
+def first_effects(
     names: list[str],
-    start: Deviation,
+    deviation: Deviation,
     features: Floats,
     residual: Floats,
     codes: Indices,
@@ -28,15 +29,14 @@ def estimate_effects(
     shrinks: bool,
     kind: str = "offset",
 ) -> BatchEffects:
-    """From residuals (row,), codes of batches and sample weights.
+    """From residuals (row,), codes of batches and sample weights, with variances as given.
 
-    `kind` is `"offset"`, `"function"` or `"auto"`. The covariance of functions is `start`, to whose
-    variance of the errors factors are found.
+    `kind` of deviations is `"offset"`, `"function"` or `"auto"`.
     """
     weight = np.ones(len(codes)) if weight is None else weight
-    known = BatchEffects(
+    effects = BatchEffects(
         names=names,
-        deviation=start,
+        deviation=deviation,
         features=features,
         codes=codes,
         residual=residual,
@@ -45,12 +45,27 @@ def estimate_effects(
         common_rows=np.full(len(names), np.inf),
         reliability=np.ones(len(codes)),
         shrinks=shrinks,
+        center=float(np.average(residual, weights=weight)),
         kind=kind,
     )
+    return _with_uncertainty(effects)
+
+
+def estimate_effects(
+    names: list[str], start: Deviation, *residuals: Any, shrinks: bool, kind: str = "offset"
+) -> BatchEffects:
+    """As `first_effects`, with variances of the errors and of the constants that are estimated.
+
+    The covariance of functions is `start`, to whose variance of the errors factors are found.
+    """
+    known = first_effects(names, start, *residuals, shrinks=shrinks, kind=kind)
     constant = replace(start, slope=0.0, smooth=0.0)
-    if kind != "auto":
-        return _fit(known, constant if kind == "offset" else start)
-    by_constants, by_functions = _fit(known, constant), _fit(known, start)
+    if kind == "offset" or start.is_constant:
+        return _fit(known, constant)
+    by_functions = _fit(known, start)
+    if kind == "function":
+        return by_functions
+    by_constants = _fit(known, constant)
     gains = by_functions.log_densities() - by_constants.log_densities()
     return by_functions if gains.sum() > _CLEAR_GAIN else by_constants
 

@@ -89,7 +89,7 @@ class AutoTwinRegressor(BlendAttributes):
         As in `TwinRegressor`.
     batch_effect : {"auto", "offset", "function"}, default="auto"
         What batches differ by, of a fit with `batch`: a constant each, or a function of the
-        features each. `"auto"` chooses the one by which held-out residuals are more likely.
+        features each. `"auto"` chooses by the likelihood, and by held-out residuals.
     n_jobs : int or None, default=None
         Number of threads for the fits of members and folds; None means 1, and −1 all cores. The
         result does not depend on it, except for rounding in networks.
