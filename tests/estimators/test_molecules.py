@@ -146,6 +146,20 @@ def test_one_member_has_fragments_and_all_have_the_other_columns(alcohols):
         np.testing.assert_allclose(used[:, n_counts:], expected, atol=1e-9)
 
 
+def test_trees_have_the_fragments_that_most_evenly_divide_the_rows(alcohols):
+    smiles, y = alcohols
+    X = MoleculeFeatures(n_fragments=256).fit_transform(smiles)
+    model = AutoTwinRegressor(members=["extra_trees:fast"], random_state=0).fit(X, y)
+    [member] = model.blend_model_.members
+    used = X.columns[member.preparation.columns]
+    fragments = used[~used.isin(DESCRIPTORS)]
+    distance = (X.filter(like="fragment") > 0).mean().sub(0.5).abs()
+    assert set(DESCRIPTORS) <= set(used)
+    assert len(fragments) == 100
+    assert distance[fragments].max() <= distance.drop(fragments).min()
+    assert member.estimator.max_features == 0.5
+
+
 def test_columns_of_fragments_are_found_by_name_and_values():
     names = ["mol__fragment 1", "smiles (fragment 2)", "fragment 3", "fragments 4", "a fragment 5"]
     matrix = np.array([[0.0, 1.0, 0.5, 1.0, 1.0], [2.0, np.nan, 1.0, 1.0, 1.0]])

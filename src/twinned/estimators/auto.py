@@ -72,8 +72,9 @@ class AutoTwinRegressor(BlendAttributes):
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`.
         Where X has columns of counts with the names `"fragment 0"`, …, as those of
         `MoleculeFeatures`, `"auto"` has `"gp_tanimoto"`, too, a Gaussian process that adds the
-        Tanimoto kernel of the counts to that of the other columns; the other members have these
-        only. Those with `_power` transform skewed features and a skewed target; they are fitted
+        Tanimoto kernel of the counts to that of the other columns; `"extra_trees"` has the 100
+        counts that are above 0 in the share of rows nearest to a half, and the other members have
+        none. Those with `_power` transform skewed features and a skewed target; they are fitted
         where there are some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
