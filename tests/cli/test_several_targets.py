@@ -92,24 +92,17 @@ def test_predict_has_columns_of_each_target(fitted, tmp_path):
     assert taken.exit_code == 2
 
 
-def test_advise_has_a_report_of_each_target(fitted, tmp_path):
-    targets = "-t", "heat load", "-t", "cold"
-    result = run(
-        "advise", fitted[0], *targets, "--budget", "4s", "-r", tmp_path / "r.html", "--json"
-    )
-    assert result.exit_code == 0, result.output
-    first, second = map(json.loads, result.stdout.splitlines())
-    assert [first["target"], second["target"]] == ["heat load", "cold"]
-    assert (tmp_path / "r-heat_load.html").exists()
-    assert "cold" in (tmp_path / "r-cold.html").read_text()
-    assert "'heat load'" not in second["code"]
+def test_advice_is_on_a_single_target(fitted, tmp_path):
+    result = run("advise", fitted[0], "-t", "heat load", "-t", "cold", "-r", tmp_path / "r.html")
+    assert result.exit_code == 2
+    assert "this needs one --target, not 2" in result.stderr
 
 
 def test_export(fitted, tmp_path):
     pytest.importorskip("onnxruntime")
     result = run("export", fitted[1], "-o", tmp_path / "m.onnx", "--confidence", 0.9, "--json")
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["largest_difference"] < 1e-4
+    assert json.loads(result.stdout)["bytes"] == (tmp_path / "m.onnx").stat().st_size
 
 
 @pytest.mark.parametrize(
@@ -143,6 +136,4 @@ def test_commands_of_a_single_target_refuse_the_model(fitted, tmp_path):
     with pytest.raises(ValueError, match="has several outputs"):
         PredictionService(load(path), "model.twin")
     result = run("export", path, "-o", tmp_path / "m.h")
-    assert "The model has 2 targets" in result.stderr
-    result = run("advise", table, "-t", "a", "-t", "cold", "-o", tmp_path / "m.twin")
-    assert "-o needs one --target" in result.stderr
+    assert "y has 2 outputs, and C code a single one" in result.stderr

@@ -10,7 +10,6 @@ from sklearn.dummy import DummyRegressor
 from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.diagnostics.errors import MEAN
-from twinned.diagnostics.twin_checks import uncertainty_check
 from twinned.estimators.blending.costs import affordable_rows
 
 MEMBERS = ["ridge", "gp_rbf"]
@@ -66,9 +65,8 @@ def test_leaderboard_has_all_members_the_mean_and_the_recommended_model(diagnosi
 
 
 def test_every_check_names_its_model(diagnosis):
-    assert set(diagnosis.checks) == {"uncertainty", "learning"}
+    assert set(diagnosis.checks) == {"learning"}
     assert diagnosis.checks["learning"].model == "gp_rbf"
-    assert diagnosis.checks["uncertainty"].model == "recommended model"
     learning = diagnosis.checks["learning"].numbers
     assert learning["rmse"][-1] == pytest.approx(diagnosis.errors.rmse, rel=0.3)
     assert all(error > 0 for error in learning["standard_error"])
@@ -167,16 +165,6 @@ def test_logarithm_of_limits(bridge):
         )
 
 
-def test_uncertainty_that_ranks_the_errors():
-    rng = np.random.RandomState(0)
-    scale = np.exp(rng.normal(size=300))
-    errors = scale * np.abs(rng.normal(size=300))
-    assert uncertainty_check(errors / scale, errors, "m").summary.startswith("Yes: ")
-    shuffled = rng.permutation(errors)
-    assert uncertainty_check(shuffled / scale, shuffled, "m").summary.startswith("Hardly: ")
-    assert uncertainty_check(np.zeros(30), np.zeros(30), "m").numbers["correlation"] == 0.0
-
-
 def test_model_that_is_not_better_than_the_mean():
     rng = np.random.RandomState(0)
     X, y = rng.rand(60, 2), rng.normal(size=60)
@@ -215,7 +203,6 @@ def test_missing_values_and_categories():
     X = X.assign(maker=pd.Categorical(["a", "b", "c"] * 20))
     X.iloc[::9, 0] = np.nan
     diagnosis = diagnose(X, y, estimator=make_estimator())
-    assert "uncertainty" in diagnosis.checks
     assert diagnosis.model.predict_interval(X, 0.8).shape == (60, 2)
 
 

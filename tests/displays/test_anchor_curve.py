@@ -19,7 +19,7 @@ def test_from_estimator_is_the_curve_of_diagnostics(table):
 def test_two_curves_share_axes(table):
     first = AnchorCurveDisplay.from_estimator(TwinRegressor(Ridge()), *table, random_state=0)
     second = AnchorCurveDisplay(n_anchors=[1, 2], rmse=[2.0, 1.0], standard_error=[0.1, 0.1])
-    second.plot(first.ax_, errorbar_kwargs={"label": "other twin"})
+    second.plot(first.ax_, label="other twin")
     assert second.ax_ is first.ax_
     labels = [text.get_text() for text in first.ax_.get_legend().get_texts()]
     assert labels == ["random anchors", "other twin"]

@@ -56,9 +56,9 @@ def test_pipeline(table):
 def test_given_axes_and_options(blend, table):
     first = PredictionIntervalDisplay.from_estimator(blend, *table, subsample=7, random_state=0)
     assert len(first.y_true) == 7
-    second = first.plot(first.ax_, line_kwargs={"c": "red"})
+    second = first.plot(first.ax_, kind="residual_vs_predicted")
     assert second is first
-    assert second.line_.get_color() == "red"
+    assert not second.line_.get_ydata().any()
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,3 @@ from twinned.fitted.known_values import TargetRange
 )
 def test_range_is_that_of_the_unit_and_the_known_values(name, known, expected):
     assert TargetRange.of(name, np.array(known)) == expected
-
-
-def test_ends_beyond_are_counted():
-    share = TargetRange(0.0, 100.0)
-    low, high = np.array([-1.0, 0.0, -3.0]), np.array([50.0, 100.0, 101.0])
-    words = share.describe_beyond(low, high)
-    assert "2 of 3 intervals begin below 0" in words
-    assert "1 of 3 intervals end above 100" in words
-    assert share.describe_beyond(low[1:2], high[1:2]) == ""
-    assert TargetRange().describe_beyond(low, high) == ""

@@ -22,7 +22,6 @@ SECTIONS = [
     "curves",
     "calibration",
     "comparables",
-    "next",
 ]
 
 
@@ -111,7 +110,6 @@ def test_report_can_be_written_as_json(report):
     assert again["conclusion"] == "unknown"  # no member is a twin
     assert len(again["predictions"]["truth"]) == 80
     assert again["importance"][0]["share"] > 0
-    assert again["next_steps"]
     assert [row["model"] for row in again["leaderboard"]] == ["gp_rbf", "ridge", "mean of y"]
     assert again["leaderboard"][2]["weight"] is None
     assert again["recommended"] == {"gp_rbf": 1.0}
@@ -289,7 +287,7 @@ def test_page_shows_findings_with_codes_and_advice(table, report, page):
         "TW202 has a section on the page",
     ):
         assert part in page
-    assert any(step.startswith("TW202: Exclude") for step in found["next_steps"])
+    assert "Exclude" in page
 
 
 def test_coverage_and_errors_have_error_bars(report, charts):
@@ -320,7 +318,6 @@ def test_page_of_a_diagnosis_with_skipped_checks(table):
     page = render(report)
     assert "Would more labels help?" not in page
     assert "learning curve of ridge: expected to take" in page
-    assert any("--budget" in step for step in report["next_steps"])
 
 
 def test_columns_of_arrays_have_names():
@@ -380,22 +377,16 @@ def test_nothing_to_learn_is_the_headline(rng):
     )
     assert report["conclusion"] == "no prediction"
     assert '<p class="conclusion no-prediction">These features do not predict y: ' in render(report)
-    assert report["next_steps"][0].startswith("Look for other features")
     lines = [line for query in report["comparables"] for line in query["grid"]["lines"]]
     years = {own for title, own, _ in lines if title == "year"}
     assert years <= {str(year) for year in range(1990, 2020)}  # without separators of thousands
 
 
-def test_intervals_below_zero_are_noted(rng):
+def test_rows_have_the_numbers_of_the_file(rng):
     X = pd.DataFrame({"a": rng.uniform(size=60)})
-    y = np.maximum(X["a"] + 0.3 * rng.normal(size=60), 0.01)
-    diagnosis = diagnose(X, y, estimator=AutoTwinRegressor(members=["ridge"]))
+    diagnosis = diagnose(
+        X, X["a"] + rng.normal(size=60), estimator=AutoTwinRegressor(members=["ridge"])
+    )
     content = collect(diagnosis, title="t", row_numbers=list(range(2, 62)))
-    below = sum(low < 0 for low in content["predictions"]["lower"])
-    assert below > 0
-    (note,) = [note for note in content["notes"] if "begin below 0" in note]
-    assert note.startswith(f"{below} of 60 intervals begin below 0")
     assert content["predictions"]["row"] == list(range(2, 62))
     assert content["predictions"]["name"][0] == "row 2"
-    page = render(content)
-    assert note in page

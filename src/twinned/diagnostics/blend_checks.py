@@ -26,7 +26,6 @@ from twinned.diagnostics.twin_checks import (
     anchor_curve,
     learning_curve,
     multiplier_check,
-    uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import affordable_rows
@@ -154,9 +153,6 @@ class BlendChecks:
     def run(self) -> Self:
         """Run the checks."""
         self.progress("checks of the recommended model")
-        table, model = self.twin.out_of_fold(), self._title("recommended model")
-        fitted_y, predicted, scores = table[["y", "prediction", "score"]].to_numpy().T
-        self._add(uncertainty_check(np.abs(scores), np.abs(fitted_y - predicted), model))
         weights = dict(zip(self.twin.member_names_, self.twin.member_weights_, strict=True))
         names = _without_networks(weights)
         if names:
@@ -168,9 +164,6 @@ class BlendChecks:
                 self._check_member(multiplier_check, "number of pairs", name, _PAIRS_SHARE)
                 self._check_member(anchor_curve, "number of anchors", name, _ANCHOR_SHARE)
         return self
-
-    def _title(self, model: str) -> str:
-        return f"{model}, logarithm" if self.transform.is_log else model
 
     @property
     def held_out(self) -> DiagnosedRows:
@@ -186,9 +179,6 @@ class BlendChecks:
         """Seconds of all fits of each member of the blend."""
         board = self.blend.leaderboard_
         return dict(zip(board["member"], board["fit_seconds"], strict=True))
-
-    def _add(self, result: CheckResult) -> None:
-        self.results[result.key] = result
 
     def _starts(self, title: str, seconds: float) -> bool:
         """Return whether the time is enough; report the start or note that it is skipped."""
@@ -217,10 +207,11 @@ class BlendChecks:
             twin=clone(member.estimator),
             folds=self.blend.folds_,
             groups=self.known.codes,
-            name=self._title(name),
+            name=f"{name}, logarithm" if self.transform.is_log else name,
         )
         with limit_threads(1):  # as in the fits of the blend
-            self._add(check(cv.X, cv.y, cross_validation=cv))
+            result = check(cv.X, cv.y, cross_validation=cv)
+        self.results[result.key] = result
 
 
 def _without_networks(names: dict[str, float]) -> list[str]:

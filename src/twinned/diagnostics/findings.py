@@ -104,9 +104,6 @@ class CheckResult:
         The numbers behind the summary; they can be written as JSON.
     model : str, default=""
         The name of the model to which the numbers belong; empty where they belong to the data.
-    shown : dict, default={}
-        What `draw` shows, by its label: two lists, one against the other, or numbers as bars; empty
-        for the curve of the numbers.
     """
 
     key: str
@@ -114,23 +111,11 @@ class CheckResult:
     summary: str
     numbers: Numbers
     model: str = ""
-    shown: Numbers = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
         """The title and the model."""
         return f"{self.title} ({self.model})" if self.model else self.title
-
-    def draw(self, axes: Axes) -> None:
-        """Draw into these matplotlib axes."""
-        labels, values = [*self.shown], [*self.shown.values()]
-        if not labels:
-            draw_curve(axes, self.numbers)
-        elif isinstance(values[0], list):
-            axes.loglog(*values, ".", alpha=0.5)
-            axes.set(xlabel=labels[0], ylabel=labels[1])
-        else:
-            axes.barh(labels, values)
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw into these matplotlib axes, or those of a new figure, with a title; return them."""
@@ -138,7 +123,7 @@ class CheckResult:
             from matplotlib import pyplot
 
             axes = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
-        self.draw(axes)
+        draw_curve(axes, self.numbers)
         axes.set_title(self.heading)
         return axes
 

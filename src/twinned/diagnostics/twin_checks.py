@@ -287,28 +287,6 @@ def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: object
     return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **results}
 
 
-# --- uncertainty ----------------------------------------------------------------------------------
-
-
-def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
-    """Correlate absolute out-of-fold errors (n,) with the error scale of the intervals.
-
-    `scores` are the errors divided by the error scale.
-    """
-    positive = scores > 0
-    scale, errors = errors[positive] / scores[positive], errors[positive]
-    correlation = rank_correlation(scale, errors)
-    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
-    summary = (
-        f"{degree}: the width of intervals and the error have a rank correlation of "
-        f"{correlation:.2f}."
-    )
-    numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
-    shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
-    title = "Does the uncertainty rank the errors?"
-    return CheckResult("uncertainty", title, summary, numbers, model, shown)
-
-
 def rank_correlation(first: Floats, second: Floats) -> float:
     """Return Spearman's correlation, or 0 where one of the (n,) variables is constant."""
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.diagnostics.findings import draw_curve
 from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
-from twinned.displays.intervals import Options, make_axes
+from twinned.displays.intervals import make_axes
 from twinned.estimators.methods import BaseTwin
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class AnchorCurveDisplay:
         random_state : int, RandomState or None, default=None
             Draws the folds.
         **options
-            `ax` and `errorbar_kwargs` of `plot`.
+            `ax` and `label` of `plot`.
 
         Returns
         -------
@@ -101,15 +101,15 @@ class AnchorCurveDisplay:
         shown = {name: numbers[name] for name in ("rmse", "standard_error")}
         return cls(n_anchors=numbers["x"], **shown).plot(**options)
 
-    def plot(self, ax: Axes | None = None, *, errorbar_kwargs: Options = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, label: str = "random anchors") -> Self:
         """Draw the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw into; None makes a figure. Two displays in the same axes are compared.
-        errorbar_kwargs : dict, default=None
-            Options of `Axes.errorbar`.
+        label : str, default="random anchors"
+            Name of the curve in the legend.
 
         Returns
         -------
@@ -119,7 +119,6 @@ class AnchorCurveDisplay:
         self.figure_ = ax.figure
         shown = {"rmse": self.rmse, "standard_error": self.standard_error}
         numbers = {"x": self.n_anchors, **shown, "x_label": "anchors"}
-        options = {"label": "random anchors", **(errorbar_kwargs or {})}
-        self.errorbar_ = draw_curve(ax, numbers, **options)
+        self.errorbar_ = draw_curve(ax, numbers, label=label)
         ax.legend()
         return self

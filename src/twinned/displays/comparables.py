@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from twinned._compat import safe_indexing
-from twinned.displays.intervals import GUIDE, Options, check_one_target, make_axes, merge
+from twinned.displays.intervals import GUIDE, check_one_target, make_axes
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.fitted.explanation import COLUMNS, OTHERS, name_case
 from twinned.rows.formatting import format_number, format_significant, shorten
@@ -186,9 +186,6 @@ class ComparablesDisplay:
         ax: Axes | None = None,
         *,
         max_features: int = 3,
-        scatter_kwargs: Options = None,
-        arrow_kwargs: Options = None,
-        line_kwargs: Options = None,
     ) -> Self:
         """Draw the display.
 
@@ -198,8 +195,6 @@ class ComparablesDisplay:
             Axes to draw into; None makes a figure.
         max_features : int, default=3
             Number of adjustments that are written for each anchor.
-        scatter_kwargs, arrow_kwargs, line_kwargs : dict, default=None
-            Options of `Axes.scatter`, of the arrows of `Axes.annotate`, and of `Axes.axvline`.
 
         Returns
         -------
@@ -209,16 +204,17 @@ class ComparablesDisplay:
         self.ax_ = ax = make_axes(ax, (7.0, 1.4 + 0.62 * len(table)))
         self.figure_ = ax.figure
         known_y, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
-        self._draw_prediction(ax, line_kwargs)
-        arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
+        self._draw_prediction(ax)
+        arrow = {"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}
         for at, start, end in zip(position, known_y, estimates, strict=True):
             ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
         colors = np.where(table["anchor"] >= 0, "C0", "0.6").tolist()
-        hollow = {"facecolors": "none", "edgecolors": colors, "label": "known value"}
-        filled = {"color": colors, "label": "adjusted: estimate"}
-        self.known_, self.estimates_ = (
-            ax.scatter(values, position, **merge({"s": 34, "zorder": 3, **style}, scatter_kwargs))
-            for values, style in ((known_y, hollow), (estimates, filled))
+        style: dict[str, Any] = {"s": 34, "zorder": 3}
+        self.known_ = ax.scatter(
+            known_y, position, facecolors="none", edgecolors=colors, label="known value", **style
+        )
+        self.estimates_ = ax.scatter(
+            estimates, position, color=colors, label="adjusted: estimate", **style
         )
         self._write_adjustments(ax, max_features)
         numbered = [f"row {anchor}" if anchor >= 0 else OTHERS for anchor in table["anchor"]]
@@ -233,14 +229,14 @@ class ComparablesDisplay:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         return self
 
-    def _draw_prediction(self, ax: Axes, line_kwargs: Options) -> None:
+    def _draw_prediction(self, ax: Axes) -> None:
         self.line_ = None
         if self.interval is not None:
             ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
         if self.y_pred is not None:
             shown = format_number(self.y_pred).replace("-", "−")
-            style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
-            self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
+            style = {**GUIDE, "color": "C1"}
+            self.line_ = ax.axvline(self.y_pred, **style, label=f"prediction: {shown}")
 
     def _write_adjustments(self, ax: Axes, max_features: int) -> None:
         table = self.comparables

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
-Options = dict[str, Any] | None  # of a function of matplotlib
-GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
+GUIDE: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 
 
@@ -32,18 +31,6 @@ def make_axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.5)) -> Axes:
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=size, layout="constrained")[1]
-
-
-def merge(defaults: dict[str, Any], options: Options) -> dict[str, Any]:
-    """Return default options, replaced by other ones; aliases of matplotlib count as the same.
-
-    >>> merge({"color": "C0", "linewidth": 2.0}, {"c": "red"}) == {"c": "red", "linewidth": 2.0}
-    True
-    """
-    options = options or {}
-    aliases = {"color": "c", "linewidth": "lw", "linestyle": "ls", "markersize": "ms"}
-    kept = {name: value for name, value in defaults.items() if aliases.get(name) not in options}
-    return {**kept, **options}
 
 
 def check_one_target(predicted: Floats) -> Floats:
@@ -236,9 +223,6 @@ class PredictionIntervalDisplay:
         ax: Axes | None = None,
         *,
         kind: str = KINDS[0],
-        scatter_kwargs: Options = None,
-        interval_kwargs: Options = None,
-        line_kwargs: Options = None,
     ) -> Self:
         """Draw the display.
 
@@ -248,8 +232,6 @@ class PredictionIntervalDisplay:
             Axes to draw into; None makes a figure.
         kind : {"actual_vs_predicted", "residual_vs_predicted"}, default="actual_vs_predicted"
             Whether to draw known values, or known minus predicted values.
-        scatter_kwargs, interval_kwargs, line_kwargs : dict, default=None
-            Options of `Axes.scatter`, `Axes.vlines` and `Axes.plot`.
 
         Returns
         -------
@@ -262,34 +244,25 @@ class PredictionIntervalDisplay:
         shift = self.y_pred if is_residual else 0.0
         ends = np.array([self.y_pred.min(), self.y_pred.max()])
         guide = np.zeros(2) if is_residual else ends
-        (self.line_,) = ax.plot(ends, guide, **merge(GUIDE, line_kwargs))
+        (self.line_,) = ax.plot(ends, guide, **GUIDE)
         label = "interval" if self.confidence is None else f"{100 * self.confidence:.0f} % interval"
-        bars = {"color": "C0", "alpha": 0.3, "linewidth": 2.0, "zorder": 2, "label": label}
         lower, upper = (end - shift for end in self.intervals.T)
-        self.intervals_ = ax.vlines(self.y_pred, lower, upper, **merge(bars, interval_kwargs))
-        self.covered_, self.missed_ = (
-            self._draw_points(name, rows, color, shift, scatter_kwargs)
-            for name, rows, color in (
-                ("covered", self.covered, "C0"),
-                ("not covered", ~self.covered, "C3"),
-            )
+        self.intervals_ = ax.vlines(
+            self.y_pred, lower, upper, color="C0", alpha=0.3, linewidth=2.0, zorder=2, label=label
         )
+        self.covered_ = self._draw_points("covered", self.covered, "C0", shift)
+        self.missed_ = self._draw_points("not covered", ~self.covered, "C3", shift)
         y_label = "residual (known − predicted)" if is_residual else f"known {self.target}"
         ax.set(xlabel=f"predicted {self.target}", ylabel=y_label)
         ax.legend()
         return self
 
     def _draw_points(
-        self,
-        name: str,
-        rows: NDArray[np.bool_],
-        color: str,
-        shift: Floats | float,
-        scatter_kwargs: Options,
+        self, name: str, rows: NDArray[np.bool_], color: str, shift: Floats | float
     ) -> PathCollection:
-        style = merge({"color": color, "s": 16, "zorder": 3}, scatter_kwargs)
-        style["label"] = f"{name}: {100 * rows.mean():.0f} % of {len(rows)}"
-        return self.ax_.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **style)
+        label = f"{name}: {100 * rows.mean():.0f} % of {len(rows)}"
+        values = (self.y_true - shift)[rows]
+        return self.ax_.scatter(self.y_pred[rows], values, color=color, s=16, zorder=3, label=label)
 
 
 def _sample(

@@ -133,13 +133,3 @@ class TargetRange(NamedTuple):
             return cls()
         is_share = split_unit(name)[1] == " %" and known_y.max() <= 100
         return cls(0.0, 100.0 if is_share else np.inf)
-
-    def describe_beyond(self, low: Floats, high: Floats) -> str:
-        """Return how many intervals (n,) have an end that is not possible; empty if none has."""
-        below, above, n = int(np.sum(low < self.low)), int(np.sum(high > self.high)), len(low)
-        parts = []
-        if below:
-            parts.append(f"{below:,} of {n:,} intervals begin below 0, but no known value does")
-        if above:
-            parts.append(f"{above:,} of {n:,} intervals end above 100, but no known value does")
-        return "; ".join(parts)

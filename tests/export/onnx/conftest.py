@@ -35,8 +35,8 @@ def evaluate():
 @pytest.fixture
 def check(tmp_path):
     """Export a model and compare its outputs with those of `predict` on a table."""
+    from tests.export.onnx.runtime import predict_onnx
     from twinned.export.onnx import to_onnx
-    from twinned.export.onnx.runtime import predict_onnx
 
     def compare(model, X, mean=1e-6, std=1e-6, **options):
         to_onnx(model, tmp_path / "model.onnx", **options)

@@ -6,9 +6,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
+from tests.export.onnx.runtime import predict_onnx
 from twinned import TwinRegressor
 from twinned.export.onnx import to_onnx
-from twinned.export.onnx.runtime import anchor_table, largest_difference, predict_onnx
 
 SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
 
@@ -122,16 +122,6 @@ def test_a_column_named_as_an_output_is_refused(tmp_path, rng):
     twin = TwinRegressor(Ridge()).fit(X, X["rooms"])
     with pytest.raises(TypeError, match="a column 'mean', as an output; rename the column"):
         to_onnx(twin, tmp_path / "model.onnx")
-
-
-def test_anchors_are_a_table_again(tmp_path, rng):
-    X = make_table(40, rng, missing=0.1)
-    twin = TwinRegressor(SMALL, pairs=10, random_state=0).fit(X, values_of(X))
-    np.testing.assert_array_equal(twin.predict(anchor_table(twin)), twin.predict(X))
-    to_onnx(twin, tmp_path / "model.onnx")
-    assert largest_difference(twin, tmp_path / "model.onnx") < 1e-12
-    wrong = TwinRegressor(SMALL, pairs=10, random_state=1).fit(X, 2 * values_of(X))
-    assert largest_difference(wrong, tmp_path / "model.onnx") > 0.01
 
 
 def test_inputs_of_double_precision(tmp_path, rng):

@@ -7,9 +7,9 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from tests.export.conftest import with_local_power
+from tests.export.onnx.runtime import predict_onnx
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
 from twinned.export.onnx import to_onnx
-from twinned.export.onnx.runtime import predict_onnx
 
 SMALL = TwinRegressor(HistGradientBoostingRegressor(max_iter=10), pairs=10, random_state=0)
 

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 
+from tests.export.onnx.runtime import predict_onnx
 from twinned import TwinRegressor
 from twinned.export.onnx import to_onnx
-from twinned.export.onnx.runtime import predict_onnx
 
 
 @pytest.mark.parametrize(

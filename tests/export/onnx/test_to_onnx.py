@@ -13,9 +13,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import twinned
 from tests.export.conftest import with_local_power
+from tests.export.onnx.runtime import predict_onnx
 from twinned import TransformedTargetTwin, TwinRegressor
 from twinned.export.onnx import to_onnx
-from twinned.export.onnx.runtime import predict_onnx
 from twinned.fitted.explanation import find_comparables
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)

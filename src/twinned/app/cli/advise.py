@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,37 +43,23 @@ class AdviseOptions(TrainingOptions):
     Parameters
     ----------
     report
-        The HTML report to write: advice.html. With several targets, one for each, such as
-        advice-yield.html.
+        The HTML report to write: advice.html.
     output
         The recommended model to write: model.twin.
     budget
         About how long it may take, of which 6 %, at least 1.5 s, are for checks and the report.
         Models that would take longer are fitted with less effort or skipped, as are checks; from
-        30 minutes on, models have more effort. The default is 60 seconds. Several targets share it.
+        30 minutes on, models have more effort. The default is 60 seconds.
     seed
         The same seed gives the same advice, if the same checks fit into the time.
     as_json
-        Print the report as JSON; with several targets, a line for each.
+        Print the report as JSON.
     """
 
     report: Annotated[Path | None, typer.Option("--report", "-r")] = None
     output: Annotated[Path | None, output_option()] = None
     seed: Annotated[int, seed_option()] = 0
     as_json: Annotated[bool, json_option()] = False
-
-    def of_each_target(self) -> list[AdviseOptions]:
-        """The options of each of several targets, for which the others are no features."""
-        if self.output is not None:
-            raise ValueError("-o needs one --target; twinned fit saves a model of several.")
-        budget = f"{self.seconds / len(self.targets):.3f}s"
-        options = []
-        for name in self.targets:
-            drop = [*(self.drop or ()), *(other for other in self.targets if other != name)]
-            clean = re.sub(r"[^\w.-]+", "_", name)
-            report = self.report and self.report.with_stem(f"{self.report.stem}-{clean}")
-            options.append(replace(self, targets=[name], drop=drop, budget=budget, report=report))
-        return options
 
 
 def advise_command(options: AdviseOptions) -> None:
@@ -85,10 +70,7 @@ def advise_command(options: AdviseOptions) -> None:
     from twinned.app.report.render import render
     from twinned.persistence.archive import write_atomically
 
-    if len(options.targets) > 1:
-        for target_options in options.of_each_target():
-            advise_command(target_options)
-        return
+    _ = options.target  # a single one
     start = time.perf_counter()
     with messages.print_warnings():
         end = start + options.seconds

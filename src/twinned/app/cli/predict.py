@@ -16,7 +16,6 @@ from twinned.app.tables.table import join_names
 
 if TYPE_CHECKING:
     from twinned.app.prediction import Columns, TablePredictor
-    from twinned.rows.schema import Floats
 
 _SUFFIXES = (".csv", ".parquet", ".xlsx")  # of the tables in a folder
 
@@ -154,9 +153,6 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
         )
     messages.print_notes(predictor.describe_unlike_known(rows.X))
     _note_outside(predictor, columns, options)
-    if options.interval is not None and options.bounds is None:
-        for suffix, target_predictor in predictor.of_targets.items():
-            _note_range(target_predictor, columns[f"low{suffix}"], columns[f"high{suffix}"])
     used = {*predictor.source_columns(table)[1], *options.copied}
     ignored = [name for name in table.names if name not in used]
     if ignored:
@@ -195,22 +191,6 @@ def _find_files(pattern: Path) -> list[Path]:
     if not files:
         raise FileNotFoundError(f"there is no file {pattern}; give CSV, Excel or Parquet files.")
     return files
-
-
-def _note_range(predictor: TablePredictor, low: Floats, high: Floats) -> None:
-    """Print a line on intervals that reach beyond the possible values of the target."""
-    from twinned.fitted.known_values import TargetRange
-
-    known_y = predictor.fitted.known_y
-    possible = TargetRange.of(predictor.target, known_y)
-    beyond = possible.describe_beyond(low, high)
-    if not beyond:
-        return
-    ends = " ".join(f"{end:g}" for end in possible)
-    logarithm = ""
-    if known_y.min() > 0 > low.min():
-        logarithm = " After twinned fit --log-target, none begins below 0."
-    messages.print_message("note", f"{beyond}. --bounds {ends} cuts them there.{logarithm}")
 
 
 def _note_outside(predictor: TablePredictor, columns: Columns, options: PredictOptions) -> None:

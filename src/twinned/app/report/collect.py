@@ -14,8 +14,8 @@ from twinned._version import __version__
 from twinned.app.report.grid import make_grid, summarize_features
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
-from twinned.diagnostics.findings import WARNING, feature_names
-from twinned.diagnostics.recommendation import HELPS, HURTS, NO_PREDICTION, UNKNOWN
+from twinned.diagnostics.findings import feature_names
+from twinned.diagnostics.recommendation import NO_PREDICTION
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS, ClassStatistics
@@ -27,7 +27,6 @@ from twinned.fitted.explanation import (
     offset_differences,
     tabulate_estimates,
 )
-from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import tails
 from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.twin import FittedTwin
@@ -46,12 +45,6 @@ _CASES_PER_BLOCK = 60  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _MAX_CURVES, _CURVE_POINTS = 6, 40  # batches whose deviations are drawn, and points of each
 _PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
-
-_STEP_OF_CONCLUSION = {
-    HELPS: "Keep the twins: they lower the error.",
-    HURTS: "Use models without twins: twins do not lower the error here.",
-    UNKNOWN: "Give more time (--budget), so that twins can be compared with the other models.",
-}
 
 
 def collect(
@@ -96,13 +89,12 @@ def collect(
         "batches": batch_content(twin),
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
-        "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
+        "notes": diagnosis.notes,
         "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
         "classes": coverage_of_classes(diagnosis),
         "importance": importance(diagnosis, names),
         "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
-        "next_steps": next_steps(diagnosis),
     }
 
 
@@ -181,17 +173,6 @@ def _check_content(check: CheckResult) -> Content:
     items = check.numbers.items()
     numbers = {name: x for name, x in items if not isinstance(x, list) or len(x) <= _MAX_NUMBERS}
     return {**content, "numbers": numbers}
-
-
-def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
-    """Return a sentence on intervals that reach beyond the possible values, if any does."""
-    table, y = diagnosis.out_of_fold, diagnosis.y
-    lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
-    beyond = TargetRange.of(target, y).describe_beyond(lower, upper)
-    if not beyond:
-        return []
-    positive = " After --log-target, none begins below 0." if y.min() > 0 > lower.min() else ""
-    return [f"{beyond}: cut them there (--bounds of twinned predict).{positive}"]
 
 
 def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
@@ -337,22 +318,3 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
         scaled = scale_to(attributed, target.apply(estimates) - target.apply(known_y))
         adjustments[block_cases.index] = target.invert_adjustments(scaled, known_y, estimates)
     return adjustments
-
-
-def next_steps(diagnosis: Diagnosis) -> list[str]:
-    """Return recommendations, one sentence each."""
-    conclusion, checks = diagnosis.recommendation.conclusion, diagnosis.checks
-    advice = [(finding, f"{finding.code}: {finding.advice}") for finding in diagnosis.findings]
-    steps = ["Use the recommended model: the code above makes it, and -o saves it."]
-    if conclusion == NO_PREDICTION:
-        steps = ["Look for other features: with these, no model is better than the mean."]
-    steps += [text for finding, text in advice if finding.level == WARNING]
-    steps += [text for name, text in _STEP_OF_CONCLUSION.items() if name == conclusion]
-    if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
-        steps.append(f"Get more labels: twinned.query selects which. {checks['learning'].summary}")
-    if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
-        steps.append(checks["multiplier"].summary)
-    steps += [text for finding, text in advice if finding.code == "TW304"]
-    if diagnosis.skipped:
-        steps.append(f"Give more time (--budget) for: {', '.join(diagnosis.skipped)}.")
-    return steps

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 
-from twinned.estimators.methods import TwinMethods
-from twinned.exceptions import ignore_table_warnings, require_extra
+from twinned.exceptions import require_extra
 from twinned.export.onnx.inputs import MATRIX
-from twinned.export.onnx.models import unwrap_model
 from twinned.rows.columns import to_numeric
-from twinned.rows.schema import NUMERIC, Floats, column_list
+from twinned.rows.schema import Floats, column_list
 
 _NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 
@@ -51,31 +47,3 @@ def _feeds(inputs, X):
         else:
             feeds[info.name] = to_numeric(column, name).astype(_NUMBER_TYPES[info.type])[:, None]
     return feeds
-
-
-def largest_difference(model: BaseEstimator, path: str | PathLike[str]) -> float | None:
-    """Largest difference of means from `predict` at the anchors; None without anchors.
-
-    In units of the standard deviation of the known values.
-    """
-    scalers, twin, target = unwrap_model(model)
-    if scalers or not isinstance(twin, TwinMethods):
-        return None
-    twins = twin.targets_ or [twin]
-    table = anchor_table(twins[0])
-    with ignore_table_warnings():
-        predicted = np.asarray(model.predict(table))
-    spread = np.array([np.std(target.invert(one_target.anchors_y_)) or 1.0 for one_target in twins])
-    return float((np.abs(predict_onnx(path, table)["mean"] - predicted) / spread).max())
-
-
-def anchor_table(twin: TwinMethods) -> Any:
-    """The anchors of a twin as a table; an array where it was fitted to one."""
-    schema, names = twin.schema_, vars(twin).get("feature_names_in_")
-    table = pd.DataFrame(twin.anchors_X_.copy(), columns=names)
-    for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
-        if kind != NUMERIC:
-            codes = twin.anchors_X_[:, j]
-            items = [None if np.isnan(code) else categories[int(code)] for code in codes]
-            table.isetitem(j, np.array(items, dtype=object))
-    return table.to_numpy() if names is None else table
