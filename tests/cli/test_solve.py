@@ -1,5 +1,6 @@
 """`twinned solve`."""
 
+import io
 import json
 
 import numpy as np
@@ -37,11 +38,13 @@ def test_table_of_changes(twin):
     options = ["--near", "row.csv", "--fix", "heat", "--fix", "solvent", "--fix", "load=4"]
     result = run("--goal", ">=12", *options, "-n", "2")
     assert result.exit_code == 0, result.output
-    lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
-    assert lines["heat"][0] == "3"
-    assert lines["load"][:2] == ["4", "(-1)"]
-    assert lines["time"][:2] == ["4.5", "(+2.5)"]
-    assert float(lines["predicted"][0]) == pytest.approx(12, abs=0.01)
+    table = pd.read_csv(io.StringIO(result.stdout))
+    assert len(table) == 2
+    first = table.iloc[0]
+    assert first["heat"] == 3
+    assert (first["load"], first["change of load"]) == (4, -1)
+    assert (first["time"], first["change of time"]) == pytest.approx((4.5, 2.5), abs=0.01)
+    assert first["predicted"] == pytest.approx(12, abs=0.01)
 
 
 def test_file_and_json_are_those_of_solve(twin):

@@ -33,16 +33,11 @@ def test_interval_of_a_calibrated_model(blend, table):
     np.testing.assert_allclose(display.interval, blend.predict_interval(X)[1])
 
 
-def test_from_predictions_selects_a_query(twin, table):
-    X = table[0][60:]
-    found = twin.explain(X, 3, adjustments=True)
-    display = ComparablesDisplay.from_predictions(found, query="bridge 61")
-    assert set(display.comparables["query"]) == {"bridge 61"}
+def test_a_table_of_explain_is_drawn(twin, table):
+    found = twin.explain(table[0].iloc[[61]], 3, adjustments=True)
+    display = ComparablesDisplay(comparables=found).plot()
+    assert display.ax_.get_title() == "Comparables of bridge 61"
     assert display.line_ is None
-    with pytest.raises(ValueError, match="'bridge 1' is not in the column"):
-        ComparablesDisplay.from_predictions(found, query="bridge 1")
-    with pytest.raises(ValueError, match="'weight'"):
-        ComparablesDisplay.from_predictions(found.drop(columns="weight"))
 
 
 def test_position_of_the_query_is_checked(twin, table):
@@ -63,7 +58,7 @@ def test_long_labels_are_cut(twin, table):
     label = "No. 12, a street with a very long name that leaves no room for the picture"
     found = twin.explain(table[0].iloc[[60]], 3, adjustments=True)
     found = found.assign(label=label, query=label).rename(columns={"R1": label})
-    display = ComparablesDisplay.from_predictions(found)
+    display = ComparablesDisplay(comparables=found).plot()
     labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
     assert labels[:3] == ["No. 12, a street with a…"] * 3
     assert display.ax_.get_title().endswith("very long name that leaves no room …")

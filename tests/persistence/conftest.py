@@ -12,20 +12,11 @@ from threadpoolctl import threadpool_limits
 import twinned
 from twinned.exceptions import IntegrityError
 from twinned.persistence import read_header
-from twinned.persistence.archive import (
-    DIGEST,
-    MODEL,
-    from_npy,
-    make_digest,
-    read_zip,
-    to_json,
-    to_npy,
-    write_zip,
-)
+from twinned.persistence.archive import MODEL, from_npy, read_zip, to_json, to_npy, write_zip
 
 
 class ModelFile:
-    """A saved model with members that can be altered; the digest is made again."""
+    """A saved model with members that can be altered."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,8 +25,7 @@ class ModelFile:
         return read_zip(self.path.read_bytes())
 
     def write(self, members: dict[str, bytes]) -> None:
-        others = {name: content for name, content in members.items() if name != DIGEST}
-        self.path.write_bytes(write_zip({**others, DIGEST: make_digest(others)}))
+        self.path.write_bytes(write_zip(members))
 
     def rewrite(self, **changed: bytes) -> None:
         self.write({**self.members(), **changed})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -37,7 +36,7 @@ class ComparablesDisplay:
     arrow, in grey, has the weighted means of all other anchors. A vertical line is the prediction,
     and a band its interval where there is one.
 
-    Make it with `from_estimator` or `from_predictions`.
+    Make it with `from_estimator`, or draw a table of `explain` by `plot`.
 
     Parameters
     ----------
@@ -141,45 +140,6 @@ class ComparablesDisplay:
             interval=predict_interval(estimator, row, confidence)[0] if is_calibrated else None,
             target=target,
         ).plot(**options)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        comparables: pd.DataFrame,
-        y_pred: float | None = None,
-        *,
-        query: Hashable = None,
-        interval: ArrayLike | None = None,
-        target: str = "y",
-        **options: Any,
-    ) -> Self:
-        """Draw the rows of one query in the table of `explain`.
-
-        Parameters
-        ----------
-        comparables : DataFrame
-            The table of `explain`, with or without adjustments.
-        y_pred : float, default=None
-            Prediction of the query.
-        query : label, default=None
-            Which query, as in the column `query`; None is the first.
-        interval : array of shape (2,), default=None
-            Prediction interval of the query.
-        target, **options
-            As in `from_estimator`.
-
-        Returns
-        -------
-        display : ComparablesDisplay
-        """
-        if missing := [name for name in COLUMNS if name not in comparables.columns]:
-            raise ValueError(f"comparables has no columns {missing}; it must be that of explain.")
-        query = comparables["query"].iloc[0] if query is None else query
-        rows = comparables[comparables["query"] == query]
-        if rows.empty:
-            raise ValueError(f"query={query!r} is not in the column `query` of comparables.")
-        display = cls(comparables=rows, y_pred=y_pred, interval=interval, target=target)
-        return display.plot(**options)
 
     def plot(
         self,

@@ -11,10 +11,10 @@
 'sklearn.linear_model._ridge.Ridge'
 Ridge()
 
-A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the description of the model),
-arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
+A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the description of the model)
+and arrays. Loading is done in four steps:
 
-1. `archive` checks the size of the zip before it is decompressed, and the digest;
+1. `archive` checks the size of the zip before it is decompressed, and its checksums;
 2. it checks the format in the header and compares the versions;
 3. `values` decodes the description, and `schema` verifies the state of each estimator;
 4. estimators are built from it (`sklearn_kinds`, `twinned_kinds`).
@@ -34,7 +34,7 @@ import numpy as np
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import archive
-from twinned.persistence.archive import DIGEST, HEADER, MODEL, JsonObject, make_header, parse_header
+from twinned.persistence.archive import HEADER, MODEL, JsonObject, make_header, parse_header
 from twinned.persistence.schema import At, verify
 
 if TYPE_CHECKING:
@@ -95,12 +95,11 @@ def read_header(path: str | PathLike[str]) -> JsonObject:
 
 
 def _read(path: str | PathLike[str], fault: str) -> tuple[dict[str, bytes], JsonObject]:
-    """Return the members of a file and its header, after checks of its format and digest."""
+    """Return the members of a file and its header, after checks of its format."""
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} {fault}"):
         members = archive.read_zip(data)
         header = parse_header(members)
-        archive.check_digest(members)
     return members, header
 
 
@@ -113,7 +112,7 @@ def _to_bytes(model: BaseEstimator) -> bytes:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
     members |= {f"{path}.npy": archive.to_npy(array) for path, array in arrays.items()}
-    data = archive.write_zip({**members, DIGEST: archive.make_digest(members)})
+    data = archive.write_zip(members)
     # A model that cannot be loaded must fail now, while it is still in memory.
     with _any_error_as_integrity_error(fault):
         _build_model(members, len(data))
@@ -122,7 +121,7 @@ def _to_bytes(model: BaseEstimator) -> bytes:
 
 def _build_model(members: Mapping[str, bytes], size: int) -> BaseEstimator:
     """Build the model of a file of this size from verified values."""
-    others = [name for name in members if name not in (HEADER, MODEL, DIGEST)]
+    others = [name for name in members if name not in (HEADER, MODEL)]
     arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
     at = At("model", arrays, free=[archive.derived_limit(size)])
     with warnings.catch_warnings():

@@ -1,11 +1,10 @@
-"""The archive of a model file: a zip of JSON and arrays, read within limits, with a digest.
+"""The archive of a model file: a zip of JSON and arrays, read within limits.
 
 Its header has the format, the versions, the class and the features, readable without the model.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
@@ -30,14 +29,13 @@ from twinned.persistence.schema import FIT_AGAIN
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
 
 JsonObject = dict[str, Any]
 
 HEADER = "twinned.json"
 MODEL = "model.json"
-DIGEST = "digest.json"
 ARRAY_TYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
 
 # Arrays of tree nodes compress ten- or twentyfold, a constant array a thousandfold. A small file
@@ -102,23 +100,6 @@ def write_zip(members: Mapping[str, bytes]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content, compresslevel=_COMPRESSION_LEVEL)
     return buffer.getvalue()
-
-
-def make_digest(members: Mapping[str, bytes]) -> bytes:
-    """Return the member with the digest of all others."""
-    # name, length and digest of each member except `DIGEST`, one per line
-    content = b"".join(
-        f"{hashlib.sha256(content).hexdigest()} {len(content)} {name!r}\n".encode()
-        for name, content in sorted(members.items())
-        if name != DIGEST
-    )
-    return to_json({"sha256": hashlib.sha256(content).hexdigest()})
-
-
-def check_digest(members: Mapping[str, bytes]) -> None:
-    """Raise unless the digest is that of the members."""
-    expected, stored = json.loads(make_digest(members)), from_json(members, DIGEST)
-    ensure(stored.get("sha256") == expected["sha256"], "its content does not match its digest")
 
 
 def to_json(value: object) -> bytes:

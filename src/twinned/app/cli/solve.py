@@ -32,11 +32,11 @@ _OPTIONS = {
 class SolveOptions(SavedModelOptions):
     """Find inputs whose predicted target is as wanted, with a saved model.
 
-    The answer is a table with one column for each proposal: the inputs and, in brackets, how they
-    differ from the row of --near, or else from the nearest known row; the predicted value with its
-    interval, the probability that a measurement reaches the goal, and whether the row is inside of
-    the known rows. Proposals differ from each other. Where none reaches the goal, the closest rows
-    are shown with a warning.
+    The answer is a table with one row for each proposal: the inputs, and how they differ from the
+    row of --near, or else from the nearest known row; the predicted value with its interval, the
+    probability that a measurement reaches the goal, and whether the row is inside of the known
+    rows. Proposals differ from each other. Where none reaches the goal, the closest rows are shown
+    with a warning.
 
     For example:
 
@@ -99,11 +99,6 @@ def solve_command(options: SolveOptions) -> None:
         table = read_table(options.table, options.reading, predictor.names or ())
         near = read_rows(predictor, table).X
     proposals = _find_proposals(options, predictor, near)
-    if path is None and not options.as_json:
-        names = predictor.twin.feature_labels()
-        grid = _grid(proposals, names, options.confidence or 0.9)
-        messages.print_result({}, grid, False)
-        return
     facts = {"goal": options.goal, "reached_rows": int(proposals.iloc[:, -1].sum())}
     summary = messages.counted(len(proposals), "proposal")
     columns = {str(name): column.to_numpy() for name, column in proposals.items()}
@@ -167,30 +162,3 @@ def _fixed(text: str, names: list[str]) -> tuple[str, float | str | None]:
         return name.strip(), float(value) if sign else None
     except ValueError:
         return name.strip(), value.strip()
-
-
-def _grid(proposals: pd.DataFrame, names: list[str], confidence: float) -> str:
-    """A table with one column for each proposal."""
-    table = messages.make_table("", *(f"proposal {i + 1}" for i in range(len(proposals))))
-    for name in proposals.columns.drop([f"change of {name}" for name in names]):
-        is_end = name.startswith(("lower", "upper"))
-        label = f"{name} ({100 * confidence:g} % interval)" if is_end else name
-        changes = proposals.get(f"change of {name}", [0.0] * len(proposals))
-        table.add_row(label, *map(_with_change, proposals[name], changes))
-    return "\n".join(messages.table_lines(table))
-
-
-def _with_change(value, change):
-    """A value and, in brackets, its change, unless that is missing or rounding error.
-
-    >>> _with_change(150.0, 10.0), _with_change("oil", "air → oil"), _with_change(3, 1e-7)
-    ('150 (+10)', 'oil (air → oil)', '3')
-    """
-    from twinned.rows.formatting import format_value
-
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    shown = format_value(value if value is None or isinstance(value, str) else float(value))
-    if not change or not (isinstance(change, str) or abs(change) > 1e-6 * abs(value)):
-        return shown
-    return f"{shown} ({change if isinstance(change, str) else f'{change:+.4g}'})"
