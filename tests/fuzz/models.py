@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn import linear_model
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -19,7 +18,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
@@ -108,15 +107,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "pipeline": lambda: fit_numbers(
         make_pipeline(SimpleImputer(), StandardScaler(), linear_model.Lasso(0.01))
     ),
-    "pipeline_log": lambda: make_pipeline(
-        StandardScaler(),
-        TransformedTargetRegressor(linear_model.Ridge(), func=np.log, inverse_func=np.exp),
-    ).fit(numbers()[0], np.exp(numbers()[1])),
     "perceptron_poisson": lambda: MLPRegressor("poisson", hidden_layer_sizes=(3,), max_iter=3).fit(
         numbers()[0], np.exp(numbers()[1])
-    ),
-    "encoder": lambda: make_pipeline(OneHotEncoder(), linear_model.Ridge()).fit(
-        table()[0][["kind"]], table()[1]
     ),
     "multi_output": lambda: two_outputs(MultiOutputRegressor(histogram())),
     "process": lambda: fit_numbers(GPRegressor(random_state=0)),
@@ -135,9 +127,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "twin_table": lambda: with_intervals(
         TwinRegressor(ExtraTreesRegressor(2, max_depth=4, random_state=0)), *table()
     ),
-    "twin_log": lambda: TransformedTargetRegressor(
-        TwinRegressor(DecisionTreeRegressor(max_depth=3)), func=np.log, inverse_func=np.exp
-    ).fit(numbers()[0], np.exp(numbers()[1])),
     "log_target": lambda: TransformedTargetTwin(
         TwinRegressor(DecisionTreeRegressor(max_depth=3), random_state=0)
     ).fit(numbers()[0], np.exp(numbers()[1])),
@@ -157,8 +146,6 @@ TWINS = [name for name in MODELS if name.startswith("twin")] + ["semi_supervised
 
 def queries(name: str) -> tuple[Any, Any]:
     """Return rows for the model of this name, and their target values."""
-    if name == "encoder":
-        return table()[0][["kind"]][:4], table()[1][:4]
     if name == "inverse":
         return numbers()[1][:4], None
     X, y = table() if name in ("histogram_table", "twin_table", "blend") else numbers()

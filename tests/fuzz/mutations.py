@@ -25,7 +25,7 @@ SCALARS = [
 ]  # fmt: skip
 CONTAINERS = [
     [], {}, [0], [None], ["a"], [[]], {"dict": {}}, {"tuple": []}, {"tuple": [1]}, {"array": True},
-    {"array": False}, {"ufunc": "log"}, {"ufunc": "add"}, {"dtype": "float32"}, {"part": {}},
+    {"array": False}, {"dtype": "float32"}, {"part": {}},
     {"estimator": {"class": "Ridge", "params": {"dict": {}}}},
     {"estimator": {"class": "NearestAnchors", "params": {"dict": {"k": 3}}}},
     {"estimator": {"class": "NearestAnchors", "params": {"dict": {"k": 1, "metric": "cosine"}}}},

@@ -34,7 +34,7 @@ def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
     """Return all ways to use a model."""
     X, y = queries(name)
     if hasattr(model, "regressor_"):
-        # the exponential of scikit-learn's TransformedTargetRegressor may overflow
+        # the exponential of a transformed target may overflow
         inner = model.regressor_.predict
         return [lambda: inner(X), lambda: [model.predict(X)], lambda: twinned.save(model, path)]
     found = [lambda: model.predict(X)]

@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -17,8 +16,9 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
@@ -129,18 +129,6 @@ def test_deep_tree_is_refused_quickly(data, saved):
     start = time.process_time()
     file.assert_refused("more than 10,000 levels deep")
     assert time.process_time() - start < 10
-
-
-@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()])
-@pytest.mark.parametrize(
-    "values", [["w", "v", "u"], ["u", "u", "v"], ["u", "w", "v"], [], [["u"]], "uvw"]
-)
-def test_categories_of_encoders_are_sorted_and_distinct(data, saved, encoder, values):
-    kinds = pd.DataFrame({"kind": np.resize(["u", "v", "w"], 40)})
-    file = saved(make_pipeline(encoder, Ridge()).fit(kinds, data[1]))
-    name = type(encoder).__name__.lower()
-    file.set(values, "steps", name, "categories_", 0, "values")
-    file.assert_refused()
 
 
 @pytest.fixture
@@ -261,14 +249,14 @@ def test_thousands_of_categories_and_of_anchors(data, saved, ratio):
     file.assert_refused("bytes for its indicators of categories, too much for a file of this size")
 
 
-@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()])
-def test_a_long_category_beside_many_categories(data, saved, encoder):
-    """Each cell of an array of texts is as long as the longest text."""
-    kinds = pd.DataFrame({"a": np.resize(["u", "v"], 40), "b": np.resize([1, 2], 40)})
-    file = saved(make_pipeline(encoder, Ridge()).fit(kinds, data[1]))
-    path = "steps", type(encoder).__name__.lower(), "categories_"
-    file.set({"dict": {"dtype": "str", "values": ["u" * 10_000]}}, *path, 0)
-    file.set(list(range(10_000)), *path, 1, "values")
+def test_a_long_category_beside_many_categories(data, saved):
+    """Each cell of a table of texts is as long as the longest text of its column."""
+    texts = {"a": ["u", "v"], "b": ["x", "y"]}
+    kinds = pd.DataFrame({name: pd.Categorical(np.resize(two, 40)) for name, two in texts.items()})
+    model = HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2)
+    file = saved(model.fit(kinds, data[1]))
+    file.set({"dict": {"dtype": "str", "values": ["u" * 10_000]}}, "categories", 0)
+    file.set(sorted(map(str, range(10_000))), "categories", 1, "values")
     file.assert_refused("bytes for its categories, too much for a file of this size")
 
 
@@ -287,15 +275,14 @@ def test_memory_of_all_parts_counts(data, saved):
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_pipeline_that_overflows(data, saved, tmp_path):
     X, y = data
-    target = TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp)
-    file = saved(make_pipeline(StandardScaler(), target).fit(X, y))
-    file.change_array(set_first(1e9), "steps/transformedtargetregressor/regressor_/coef_")
+    perceptron = MLPRegressor("poisson", hidden_layer_sizes=(3,), max_iter=3, random_state=0)
+    file = saved(make_pipeline(StandardScaler(), perceptron).fit(X, np.exp(y)))
+    file.change_array(set_first(1e9), "steps/mlpregressor/intercepts_/1")
     model = twinned.load(file.path)
     twinned.save(model, tmp_path / "again.twin")
     for loaded in (model, pickle.loads(pickle.dumps(model)), twinned.load(tmp_path / "again.twin")):
-        assert np.isfinite(loaded.predict(X - 9)).all()
         with pytest.raises(ValueError, match=r"The prediction of row \d+ is inf"):
-            loaded.predict(X + 9)
+            loaded.predict(X)
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +331,7 @@ def test_altered_twin(twin_file, name, change, match):
         ("other", ("params", "weights"), "weights"),
         (None, ("n_features",), "n_features is None"),
         (["a", "a", "b"], ("names",), "a feature name twice"),
-        ({"ufunc": "add"}, ("params", "pair_features"), "unknown kind"),
+        ({"function": "add"}, ("params", "pair_features"), "unknown kind"),
         ("os", ("estimator_", "class"), "unknown class os"),
         ({"dict": {"alpah": 1.0}}, ("estimator_", "params"), "has alpah, which Ridge does not"),
         ({"dict": {"alpha": -1.0}}, ("estimator_", "params"), "'alpha' parameter of Ridge"),

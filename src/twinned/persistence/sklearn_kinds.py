@@ -15,7 +15,6 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
@@ -267,14 +266,6 @@ def _check_categories(encoder: BaseEstimator, stored: list[State], at: At) -> No
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
-@builder("OneHotEncoder", "OrdinalEncoder")
-def _build_encoder(model: BaseEstimator, state: State, at: At) -> None:
-    limited = model.min_frequency is not None or model.max_categories is not None
-    at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
-    model.fit(_category_table(state["categories_"], model, at))
-    _check_categories(model, state["categories_"], at)
-
-
 @builder("SimpleImputer")
 def _build_imputer(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(not model.add_indicator, "has add_indicator=True, which cannot be stored")
@@ -288,14 +279,6 @@ def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
     model.steps = list(state["steps"].items())
     *before, last = ["transformer" in KINDS[type(step).__name__].options for _, step in model.steps]
     at.ensure(all(before) and not last, "has a regressor that is not its last step")
-
-
-@builder("TransformedTargetRegressor")
-def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
-    set_state(model, state)
-    if model.transformer_ is None:
-        transformer = FunctionTransformer(model.func, model.inverse_func, validate=True)
-        model.transformer_ = transformer.set_output(transform="default")
 
 
 # --- what is read from models, where it is not their attributes -----------------------------------
@@ -320,16 +303,9 @@ def _read_histogram_boosting(model: BaseEstimator) -> State:
     }
 
 
-def _read_transformed_target(model: BaseEstimator) -> State:
-    return {**vars(model), "transformer_": model.transformer and model.transformer_}
-
-
 READ |= {
     **dict.fromkeys(_ENSEMBLES, _read_ensemble),
     **dict.fromkeys(LINEAR, _read_linear),
     "HistGradientBoostingRegressor": _read_histogram_boosting,
-    "OneHotEncoder": lambda model: {"categories_": read_categories(model)},
-    "OrdinalEncoder": lambda model: {"categories_": read_categories(model)},
     "Pipeline": lambda model: {"steps": dict(model.steps)},
-    "TransformedTargetRegressor": _read_transformed_target,
 }

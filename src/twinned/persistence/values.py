@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from scipy import special
 from sklearn.base import BaseEstimator
 
 from twinned._compat import portable_parameters, validate_parameters
@@ -27,11 +26,6 @@ Json = Any  # what `json.loads` returns
 State = dict[str, Any]
 
 _MAX_DEPTH = 8  # of parts: a blend of pipelines with twins of several outputs has five
-_UFUNC_NAMES = (
-    "absolute arcsinh arctanh cbrt exp exp2 expm1 expit log log10 log1p log2 logit negative "
-    "positive reciprocal sinh sqrt square tanh"
-)
-_UFUNCS = {name: {**vars(special), **vars(np)}[name] for name in _UFUNC_NAMES.split()}
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
 
@@ -95,8 +89,6 @@ def encode_value(value: object, at: At, *, fitted: bool) -> Json:
     if isinstance(value, np.ndarray) and value.dtype.str in ARRAY_TYPES:
         at.arrays[at.path] = value
         return {"array": True}
-    if isinstance(value, np.ufunc) and value in _UFUNCS.values():
-        return {"ufunc": value.__name__}
     if isinstance(value, type | np.dtype) and np.dtype(value).name in _DTYPES:
         return {"dtype": np.dtype(value).name}
     if find_class(type(value).__name__) is type(value):  # an estimator, a splitter or a strategy
@@ -140,8 +132,6 @@ def decode_value(value: Json, at: At, *, fitted: bool) -> Any:
             return {key: decode_value(item, at / key, fitted=fitted) for key, item in items.items()}
         case [("array", True)] if at.path in at.arrays:
             return at.arrays.pop(at.path)
-        case [("ufunc", str(name))] if name in _UFUNCS:
-            return _UFUNCS[name]
         case [("dtype", str(name))] if name in _DTYPES:
             return np.dtype(name).type
         case [("part", {"class": str(name), **rest})] if fitted and len(rest) == 4:
@@ -193,13 +183,9 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
 
 
 def require_finite_predictions(model: BaseEstimator) -> None:
-    """Let `predict` of an estimator of scikit-learn raise where it is not finite, as twins do.
-
-    Commands report single rows whose transformed target overflows, so that such a model is left
-    as it is.
-    """
+    """Let `predict` of an estimator of scikit-learn raise where it is not finite, as twins do."""
     name = type(model).__name__
-    if KINDS[name].module.startswith("sklearn.") and name != "TransformedTargetRegressor":
+    if KINDS[name].module.startswith("sklearn."):
         model.predict = functools.partial(_predict_finite, model)
 
 
