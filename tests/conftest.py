@@ -70,7 +70,8 @@ def use_small_defaults(patch, is_quick):
         return ExtraTreesRegressor(5, **options)
 
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
-    patch.setattr("twinned.models.marginal_likelihood._COARSE_STEPS", 16)
+    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 8)
+    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 20)
     patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
@@ -83,8 +84,8 @@ def use_smaller_defaults(patch):
     from twinned.estimators.blending.members import SIZES
 
     patch.setattr("twinned.models.marginal_likelihood._COARSE_ROWS", 40)
-    patch.setattr("twinned.models.marginal_likelihood._COARSE_STEPS", 8)
-    patch.setattr("twinned.models.marginal_likelihood._FINE_STEPS", 8)
+    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 4)
+    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 8)
     patch.setattr("twinned.estimators.twin_fitting.N_FOLDS", 3)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():

@@ -103,7 +103,7 @@ def main(folder: Path, names: list[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")
     predictor.MIN_WORK = 0  # use the compiled kernel for any number of pairs
-    marginal_likelihood._COARSE_STEPS = marginal_likelihood._FINE_STEPS = 2
+    marginal_likelihood._START_STEPS = marginal_likelihood._MOST_STEPS = 2
     os.fsync = lambda descriptor: None  # type: ignore[assignment]
     np.seterr(all="ignore")
     path = folder / f"mutated-{id(object())}.twin"

@@ -28,8 +28,10 @@ _NOISE_BOUNDS = (1e-12, 1e3)
 _COUNT_BOUNDS = (-9.0, 4.5), (-6.0, 6.0), (-3.0, 8.0)
 _COUNT_ROWS, _COUNT_STEPS = 500, 25  # of the search for these three
 _COARSE_ROWS = 250  # rows on which several starts are compared
-_COARSE_STEPS, _FINE_STEPS = 60, 30
-_TOLERANCE = 1e-5  # of the likelihood per row: a tenth of it takes a third more steps
+_START_STEPS = 30  # of the start that keeps little noise; others are compared after a third
+# A search ends where a step gains less than this per row, mostly in 20 to 60 steps. A tenth of it
+# takes a third more.
+_TOLERANCE, _MOST_STEPS = 1e-5, 300
 _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 # Of a table with more features and so few rows, the likelihood has a maximum that fits the rows by
 # a few features. A few steps from equal length scales predict other rows better, in a fifth of the
@@ -126,7 +128,7 @@ def maximize(
     interacting features easily looks like noise, from which the search does not return.
     """
     if known_start is not None:
-        return _descend(likelihood.first_rows(max_rows), known_start, _FINE_STEPS)[0]
+        return _descend(likelihood.first_rows(max_rows), known_start, _MOST_STEPS)[0]
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
     root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows
@@ -139,13 +141,13 @@ def maximize(
     if n_features > NARROW_FEATURES and n_rows < _ROWS_PER_FEATURE * n_features:
         return _descend(likelihood.first_rows(n_rows), start(root, 0.1), _WIDE_STEPS)[0]
     coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
-    with_little_noise = _descend(coarse, start(root, 1e-4), _COARSE_STEPS // 2, (1e-6, 1e-3))[0]
+    with_little_noise = _descend(coarse, start(root, 1e-4), _START_STEPS, (1e-6, 1e-3))[0]
     starts = [start(root, 0.1), start(root + 1.0, 1e-4), with_little_noise]
     # the order of the starts hardly changes after the first steps
-    results = [_descend(coarse, point, _COARSE_STEPS // 6) for point in starts]
-    best = _descend(coarse, min(results, key=lambda result: result[1])[0], _COARSE_STEPS)[0]
+    results = [_descend(coarse, point, _START_STEPS // 3) for point in starts]
+    best = _descend(coarse, min(results, key=lambda result: result[1])[0], _MOST_STEPS)[0]
     if len(coarse.X) < n_rows:
-        best = _descend(likelihood.first_rows(n_rows), best, _FINE_STEPS)[0]
+        best = _descend(likelihood.first_rows(n_rows), best, _MOST_STEPS)[0]
     return best
 
 
