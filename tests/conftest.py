@@ -1,3 +1,4 @@
+import gc
 import os
 from functools import cache
 from importlib.metadata import version
@@ -31,6 +32,19 @@ PROFILE = {
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
 hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=15, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_collection_finish():
+    """Do once what costs time in each test.
+
+    Objects of libraries are kept out of the search for garbage, and the names of the parameters of
+    a class, which scikit-learn reads from its signature, are kept.
+    """
+    from sklearn.base import BaseEstimator
+
+    gc.collect()
+    gc.freeze()
+    BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
 
 
 @pytest.fixture
@@ -84,8 +98,9 @@ def use_smaller_defaults(patch):
     from twinned.estimators.blending.members import SIZES
 
     patch.setattr("twinned.models.marginal_likelihood._COARSE_ROWS", 40)
-    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 4)
-    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 8)
+    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 3)
+    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)
+    patch.setattr("twinned.batches.joint._STEPS", 15)
     patch.setattr("twinned.estimators.twin_fitting.N_FOLDS", 3)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():

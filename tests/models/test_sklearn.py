@@ -115,6 +115,19 @@ def test_the_default_estimator_supports_several_outputs():
     assert twin.predict(X[:3]).shape == (3, 2)
 
 
+def test_bins_of_boosting_do_not_depend_on_weights(rng):
+    X = rng.uniform(size=(60, 2))
+    weight = rng.uniform(0.1, 2.0, size=60)
+    bins, other = (
+        TwinRegressor(HistGradientBoostingRegressor(max_iter=2), random_state=0)
+        .fit(X, X[:, 0], sample_weight=given)
+        .estimator_._bin_mapper.bin_thresholds_
+        for given in (None, weight)
+    )
+    for one, same in zip(bins, other, strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
 def test_half_pairs_are_half_of_all():
     rng = np.random.RandomState(0)
     first, second = HalfPairs().draw(30, None, rng)

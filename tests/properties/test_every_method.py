@@ -14,8 +14,8 @@ import pytest
 from tests.properties.checked_methods import FUNCTIONS, METHODS, close
 from tests.properties.fitted_models import CONDITIONS, ESTIMATORS, fit
 
-QUICK = [("blend", "plain"), ("blend", "batch"), ("blend", "targets"), ("crossed", "y_std")]
-QUICK += [("nearest", "added"), ("folds", "loaded"), ("blend", "dask")]
+QUICK = [("blend", "batch"), ("blend", "targets"), ("blend", "dask"), ("nearest", "added")]
+QUICK += [("crossed", "y_std")]
 
 # Names of patterns: models without prediction intervals, and those of a transformed target
 UNCALIBRATED = "(?!blend|power|conformal|crossed)[a-z ]+"

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
-from twinned._compat import boosting_trees, is_search, set_folds
+from twinned._compat import bins_without_weights, boosting_trees, is_search, set_folds
 from twinned.exceptions import MemoryLimitError
 from twinned.models.base_estimator import (
     TreeSizes,
@@ -251,7 +251,7 @@ def fit_on_pairs(
     _clear_unknown_columns(pairs)
     is_rounded = round_pairs(base, training)
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
-    with limit_threads(n_jobs):
+    with limit_threads(n_jobs), bins_without_weights(base):
         base.fit(pairs, training.target, **training.fit_params)
     if is_search(base):
         set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs

@@ -184,6 +184,8 @@ def is_table(X: Any) -> bool:
 
     A lazy one is refused.
     """
+    if isinstance(X, np.ndarray):
+        return False
     try:
         native = nw.from_native(X, eager_only=True, pass_through=True)
     except DuplicateError:
