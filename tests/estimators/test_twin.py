@@ -664,8 +664,9 @@ def test_predictions_that_are_not_finite_raise(fast, rng):
 
 @pytest.fixture
 def few_pairs(monkeypatch):
-    """As many pairs per row, however few rows there are."""
+    """As many pairs per row, however few rows there are, and few trees."""
     monkeypatch.setattr("twinned.models.base_estimator._LEAST_ROWS", 0)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
 
 
 @pytest.mark.parametrize("cv", [None, 0])

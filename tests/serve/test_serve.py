@@ -26,10 +26,12 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
+from typer.testing import CliRunner
 
 import twinned
 from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TransformedTargetTwin, TwinRegressor, save
+from twinned.app.cli import app
 from twinned.app.serve import make_app
 from twinned.app.serve.requests import BadRequest, rows_table
 from twinned.app.serve.service import PredictionService
@@ -409,7 +411,7 @@ def test_a_missing_date_is_a_missing_value():
     assert results[0] == results[1] == results[2]
 
 
-def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path):
+def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path, monkeypatch):
     """Encoding, separator, decimal commas, dates and limits; categories stay as they are."""
     save(dated, tmp_path / "sales.twin")
     table = "Straße;lead;sold;kind\nBörse;2,5;31.01.2022;2,5\nAm Markt;<1.500,5;01.02.2022;1,5\n"
@@ -420,8 +422,8 @@ def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path):
     assert [row["lead"] for row in rows] == ["2.5", "<1500.5"]
     assert [row["kind"] for row in rows] == ["2,5", "1,5"]
     assert "X-Twinned-Warnings" in response.headers  # the note on limits
-    command = [sys.executable, "-m", "twinned", "predict", "sales.twin", "new.csv"]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    monkeypatch.chdir(tmp_path)
+    printed = CliRunner().invoke(app, ["predict", "sales.twin", "new.csv"])
     assert printed.stdout.split()[1:] == [row["prediction"] for row in rows]
 
 
@@ -779,10 +781,6 @@ def test_the_command_serves_on_loopback(tmp_path):
 
 
 def test_a_port_in_use_is_reported(twin, tmp_path):
-    from typer.testing import CliRunner
-
-    from twinned.app.cli import app
-
     save(twin, tmp_path / "m.twin")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -311,7 +311,9 @@ def wide_rows(rng):
     return blend_rows(given, 3, "balanced", 0).rows
 
 
-@pytest.mark.parametrize("name", ["gp_matern", "extra_trees", "boosting"])
+@pytest.mark.parametrize(
+    "name", ["gp_matern", "boosting", pytest.param("extra_trees", marks=pytest.mark.slow)]
+)
 def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows(wide_rows, name):
     rows, settings = wide_rows, FitSettings(n_jobs=1)
     fits = CrossFit(rows, settings)
