@@ -35,9 +35,9 @@ _BOUNDS = (
 )
 _MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
 _NONE, _OFFSETS, _FUNCTIONS = range(3)  # what deviations are
-# Of the logarithm of the posterior density, by constants and by functions, from where on there are
-# some. Constants near zero cost less than ignoring those that batches have.
-_GAINS = (-1.0, 3.0)
+# Of the logarithm of the posterior density, by leaving out functions or constants; from a clear
+# loss on, still simpler deviations are not tried.
+_CLEAR_GAIN, _CLEAR_LOSS = 1.0, 5.0
 _STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
 
 
@@ -159,8 +159,8 @@ def fit_joint(
     """Fit to y (row,) by the restricted likelihood.
 
     `features` are (row, encoded feature), where a missing value counts as the mean. `kind` of
-    deviations is `"offset"`, `"function"` or `"auto"`. There are none where these are not clearly
-    likelier, except for functions that are asked for.
+    deviations is `"offset"`, `"function"` or `"auto"`. They are constants or none where these are
+    clearly likelier, except for functions that are asked for.
     """
     scaling, target = StandardScaling.fit(features), StandardScaling.fit(y[:, None])
     X, unit = scaling.transform(features)[:, scaling.varying], float(target.scale[0]) or 1.0
@@ -185,13 +185,14 @@ def fit_joint(
     n_steps = _STEPS if is_small else _COARSE_STEPS
     some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
     starts = [likelihood.descend(some, expand(start), n_steps, level) for start in _STARTS]
-    best = min(starts, key=lambda result: result.fun)
+    best = general = simpler = min(starts, key=lambda result: float(result.fun))
     simplest = _FUNCTIONS if kind == "function" else _OFFSETS if has_free_constants else _NONE
-    while level > simplest:
-        simpler = likelihood.descend(some, best.x, _FINE_STEPS, level - 1)
-        if simpler.fun > best.fun + _GAINS[level - 1]:
+    for lower in range(level - 1, simplest - 1, -1):
+        simpler = likelihood.descend(some, simpler.x, _FINE_STEPS, lower)
+        if simpler.fun < general.fun - _CLEAR_GAIN:
+            best, level = simpler, lower
+        elif simpler.fun > general.fun + _CLEAR_LOSS:
             break
-        best, level = simpler, level - 1
     if not is_small:
         best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS, level)
     values = np.exp(best.x)
