@@ -45,7 +45,7 @@ from twinned.pairing.pairs import NearestPairs
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, known_medians
 from twinned.rows.training import TrainingRows, validate_training_rows
-from twinned.rows.validation import check_choice, check_integer, draw_seed, refuse_arguments
+from twinned.rows.validation import check_choice, check_integer, draw_seed
 
 BATCH_SIZE = 16
 
@@ -102,13 +102,10 @@ class PublishedNetwork(NeuralRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self, X, y, sample_weight=None, X_val=None, y_val=None, y_lower=None, y_upper=None, **_other
-    ):
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, y_lower=None, y_upper=None):
         """Train until the loss of the validation rows stops falling."""
         if y_lower is not None or y_upper is not None:
             raise ValueError("the paper's own training has no y_lower and y_upper.")
-        refuse_arguments(self, _other)
         with limit_threads(self.n_jobs):
             problem = build_published_problem(self, X, y, sample_weight, X_val, y_val)
             self.set_networks(problem, _train_group([self], [problem])[0])
@@ -126,7 +123,7 @@ class PublishedTwin(TwinNeuralRegressor):
     hidden_sizes, effort, training = (128, 128), "balanced", None
     weights = "uniform"
     categorical_features, memory_limit = None, "512MB"
-    fit = PublishedNetwork.fit  # without batch and y_std
+    fit = PublishedNetwork.fit  # type: ignore[assignment]  # without batch and y_std
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ SCALARS = [
     "nan_euclidean", "precomputed", "haversine", "cosine", "uniform", "distance", "all", "auto",
     "concat", "difference", "concat+difference", "nominal", "numeric", "categorical", "ordinal",
     "float32", "float64", "object", "str", "gpu", "cpu", "512MB", "1B", "poisson", "quantile",
-    "identity", "exp", "relu", "silu", "mish", "dense", "encoded", "complete", "rbf", "matern",
+    "identity", "exp", "relu", "silu", "dense", "encoded", "complete", "rbf", "matern",
     "a/b", "../x", "\u0000", "é" * 50, "Ridge", "TwinRegressor", "Pipeline", "NearestAnchors",
 ]  # fmt: skip
 CONTAINERS = [

@@ -392,12 +392,12 @@ def test_text_in_place_of_numbers(call, message):
 )
 def test_arguments_that_a_fit_does_not_have(estimator, arguments):
     for name in arguments:
-        message = f"no argument '{name}'; (use .*Regressor, or )?leave it out"
+        message = f"unexpected keyword argument '{name}'"
         values = np.ones((12, 3)) if name == "X_val" else np.arange(12) % 2
         check_raises(lambda n=name, v=values: estimator.fit(X12, np.exp(Y12), **{n: v}), message)
     check_raises(
         lambda: twinned.cross_conformal(Ridge(), X12, Y12, batch=["a", "b"] * 6),
-        "Ridge has no argument 'batch'; use TwinRegressor",
+        "unexpected keyword argument 'batch'",
     )
 
 

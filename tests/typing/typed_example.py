@@ -59,6 +59,6 @@ def fit_arrays(X: Floats, y: list[float]) -> None:
 def misspelled(X: Floats, y: Floats) -> None:
     AutoTwinRegressor(membres=["ridge"])  # type: ignore[call-arg]
     AutoTwinRegressor("fast")  # type: ignore[call-arg]
-    TwinRegressor().fit(X, y, sample_weights=y)  # type: ignore[arg-type]
+    TwinRegressor().fit(X, y, sample_weights=y)  # type: ignore[call-arg]
     TwinRegressor().predict_interval(X, confidance=0.8)  # type: ignore[call-arg]
-    AutoTwinRegressor().fit(X, y, group=y)  # type: ignore[arg-type]
+    AutoTwinRegressor().fit(X, y, group=y)  # type: ignore[call-arg]

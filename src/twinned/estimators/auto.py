@@ -6,7 +6,7 @@ import copy
 import time
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Never, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,8 +15,7 @@ from sklearn.utils import Tags
 
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.blend_attributes import BlendAttributes
-from twinned.estimators.blending.combination import combine_members
-from twinned.estimators.blending.common_function import with_common_function
+from twinned.estimators.blending.combination import combine_members, with_common_function
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
     GP_TANIMOTO,
@@ -38,7 +37,6 @@ from twinned.rows.validation import (
     check_n_jobs,
     check_real,
     draw_seed,
-    refuse_arguments,
     restore_on_failure,
     target_names,
 )
@@ -205,7 +203,6 @@ class AutoTwinRegressor(BlendAttributes):
         y_lower: ArrayLike | None = None,
         y_upper: ArrayLike | None = None,
         y_std: ArrayLike | None = None,
-        **_other: Never,
     ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
@@ -237,7 +234,6 @@ class AutoTwinRegressor(BlendAttributes):
             remaining errors, which is estimated, times `sample_weight`.
             Intervals are then those of a measurement or of the value itself.
         """
-        refuse_arguments(self, _other)
         return self.fit_blend(
             X,
             y,

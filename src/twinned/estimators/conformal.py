@@ -52,7 +52,6 @@ from twinned.rows.validation import (
     check_integer,
     check_row_numbers,
     count_rows,
-    refuse_arguments,
     validate_target,
 )
 
@@ -338,8 +337,6 @@ def fit_clone(
     if groups is not None and "groups" in names and np.ptp(groups[rows]):
         arguments["groups"] = groups
     arguments = {name: values for name, values in arguments.items() if values is not None}
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
-        refuse_arguments(last, arguments.keys() - names)
     options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
         is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")

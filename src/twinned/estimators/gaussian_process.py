@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -128,13 +128,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.out_of_fold_prediction_ = prediction
         return self
 
-    @overload
-    def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
-
-    @overload
-    def predict(self, X: ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
-
-    def predict(self, X: ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Mean of y and, with `return_std`, the standard deviation of a new observation."""
         check_is_fitted(self)
         check_bool("return_std", return_std)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,6 @@ from twinned.rows.validation import (
     check_integer,
     check_numbers,
     draw_seed,
-    refuse_arguments,
     restore_on_failure,
     target_names,
     validate_target,
@@ -134,7 +133,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike, **_other: Never) -> InverseTwinRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> InverseTwinRegressor:
         """Fit the forward model to the rows, and the difference model to pairs of them.
 
         Parameters
@@ -144,7 +143,6 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         y : array of shape (n,) or (n, n_targets)
             Targets.
         """
-        refuse_arguments(self, _other)
         with restore_on_failure(self), limit_threads(self.n_jobs):
             check_integer("n_anchors", self.n_anchors)
             check_integer("n_steps", self.n_steps)

@@ -261,37 +261,6 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
         domain = first.fitted.anchors.domain
         warn_of_shift(domain, first.queries, self.feature_labels, stacklevel=4)
 
-    # --- the same model with other anchors ----------------------------------------------------
-
-    def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
-        """The same fitted model with other strategies of anchors or weights; None keeps one.
-
-        Nothing is fitted again. Out-of-fold residuals and a calibration belong to the strategies of
-        the fit, so the result has none.
-
-        Examples
-        --------
-        >>> from sklearn.linear_model import Ridge
-        >>> from twinned import NearestAnchors, TwinRegressor
-        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-        >>> twin.with_strategies(anchors=NearestAnchors(1)).predict_anchors([[0.1]])[0]
-        array([[0]])
-        """
-        fitted = self.fitted_
-        strategy = fitted.anchor_strategy if anchors is None else as_anchor_strategy(anchors)
-        weighting = fitted.weight_strategy if weights is None else as_weight_strategy(weights)
-        return self.with_fitted(
-            replace(
-                fitted,
-                anchor_strategy=strategy,
-                weight_strategy=weighting,
-                residuals=None,
-                local_weights=None,
-                calibration=None,
-                applicability=None,
-            )
-        )
-
     # --- further known rows -------------------------------------------------------------------
 
     def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
@@ -319,6 +288,7 @@ class BaseTwin(TwinMethods, BaseEstimator):
     `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
     """
 
+    weights: object
     refit: Callable[..., Self]  # of a fit that can be repeated with some of the rows
     training_rows: Callable[[], TrainingRows]  # of blends, as the next
     out_of_fold: Callable[[], DataFrame]
@@ -326,11 +296,33 @@ class BaseTwin(TwinMethods, BaseEstimator):
     batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
 
     def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
-        """As in `TwinMethods`; the strategies are also parameters of the result."""
-        other = super().with_strategies(anchors=anchors, weights=weights)
+        """The same fitted model with other strategies of anchors or weights; None keeps one.
+
+        Nothing is fitted again. Out-of-fold residuals and a calibration belong to the strategies of
+        the fit, so the result has none.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import NearestAnchors, TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.with_strategies(anchors=NearestAnchors(1)).predict_anchors([[0.1]])[0]
+        array([[0]])
+        """
         chosen = {"anchors": anchors, "weights": weights}
+        other = self.with_fitted(self.fitted_)
         vars(other).update({name: value for name, value in chosen.items() if value is not None})
-        return other
+        return other.with_fitted(
+            replace(
+                other.fitted_,
+                anchor_strategy=as_anchor_strategy(other.anchors),
+                weight_strategy=as_weight_strategy(other.weights),
+                residuals=None,
+                local_weights=None,
+                calibration=None,
+                applicability=None,
+            )
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return bool(self.targets_) or self._fitted is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any, Literal, Never, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,6 @@ from twinned.rows.schema import Floats, Indices, TableSchema, is_dask
 from twinned.rows.validation import (
     check_bool,
     check_predictions,
-    refuse_arguments,
     restore_on_failure,
     validate_table,
 )
@@ -67,7 +66,6 @@ class BaseNeural(BaseEstimator):
         y_upper: ArrayLike | None = None,
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
-        **_other: Never,
     ) -> Self:
         """Train the members and select among them.
 
@@ -91,7 +89,6 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        refuse_arguments(self, _other)
         bounds = {"y_lower": y_lower, "y_upper": y_upper}
         validation = {"X_val": X_val, "y_val": y_val}
         self._fit_problem(X, y, sample_weight=sample_weight, **bounds, **validation)

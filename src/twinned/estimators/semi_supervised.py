@@ -14,7 +14,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Never, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,7 +38,6 @@ from twinned.rows.validation import (
     check_sample_weight,
     count_rows,
     draw_seed,
-    refuse_arguments,
     restore_on_failure,
     validate_target,
 )
@@ -169,7 +168,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **_other: Never
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
@@ -183,7 +182,6 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             Weights of the labelled rows, as in `TwinRegressor`; a pair with a pseudo-label has the
             mean weight.
         """
-        refuse_arguments(self, _other)
         with restore_on_failure(self):
             self.check_parameters()
             data, labelled, X_unlabelled = self._split(X, y, sample_weight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Never, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,13 +27,7 @@ from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
-from twinned.rows.validation import (
-    check_bool,
-    check_choice,
-    check_n_jobs,
-    refuse_arguments,
-    restore_on_failure,
-)
+from twinned.rows.validation import check_bool, check_choice, check_n_jobs, restore_on_failure
 
 
 @dataclass(eq=False, repr=False)
@@ -187,7 +181,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_lower: ArrayLike | None = None,
         y_upper: ArrayLike | None = None,
         y_std: ArrayLike | None = None,
-        **_other: Never,
     ) -> Self:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -216,7 +209,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             exact value. Rows are weighted by the inverse of y_std² plus the variance of the
             remaining errors, which is estimated, times `sample_weight`.
         """
-        refuse_arguments(self, _other)
         start = time.perf_counter()
         with restore_on_failure(self), limit_threads(self.n_jobs):
             rows = self._validate_rows(

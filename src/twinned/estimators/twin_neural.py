@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Never, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +30,6 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import VALIDATED, TrainingRows
-from twinned.rows.validation import refuse_arguments
 
 
 @dataclass(eq=False, repr=False)
@@ -136,13 +135,11 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         y_std: ArrayLike | None = None,
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
-        **_other: Never,
     ) -> Self:
         """Train the members, as those of `NeuralRegressor`.
 
         `batch` and `y_std` are as in `TwinRegressor`.
         """
-        refuse_arguments(self, _other)
         bounds = {"y_lower": y_lower, "y_upper": y_upper, "y_std": y_std}
         validation = {"X_val": X_val, "y_val": y_val}
         self._fit_problem(X, y, sample_weight=sample_weight, batch=batch, **bounds, **validation)

@@ -9,8 +9,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from twinned.fitted.applicability import ApplicabilityDomain
-from twinned.fitted.completion import Completion
-from twinned.fitted.known_values import Mask
+from twinned.fitted.known_values import Completion, Mask
 from twinned.fitted.sampling import MetricProcess
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows

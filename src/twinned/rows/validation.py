@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,15 +24,6 @@ from twinned.rows.schema import (
     learn_schema,
 )
 
-# By argument of `fit`: the estimators that have it.
-_ESTIMATORS_WITH = {
-    "groups": "TwinRegressor or AutoTwinRegressor",
-    **dict.fromkeys(
-        ["batch", "y_std", "y_lower", "y_upper"],
-        "TwinRegressor, TwinNeuralRegressor or AutoTwinRegressor",
-    ),
-    **dict.fromkeys(["X_val", "y_val"], "TwinNeuralRegressor or NeuralRegressor"),
-}
 # Squares of differences must stay within the numbers of a saved model, and finite where they are
 # multiplied, else an estimator returns NaN without an error. In float32 the limit is the largest
 # difference that can be represented.
@@ -212,14 +203,6 @@ def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
         raise ValueError(f"{name}[{row}] = {values[row]} is negative.")
     _check_range(name, values, np.dtype(np.float64))
     return values
-
-
-def refuse_arguments(estimator: object, arguments: Iterable[str]) -> None:
-    """Raise for arguments that `fit` of an estimator does not have."""
-    for name in arguments:
-        others = _ESTIMATORS_WITH.get(name)
-        advice = f"use {others}, or leave it out" if others else "leave it out"
-        raise TypeError(f"fit of {type(estimator).__name__} has no argument {name!r}; {advice}.")
 
 
 def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:

@@ -9,10 +9,10 @@ from sklearn.datasets import make_friedman1
 from twinned import AutoTwinRegressor
 from twinned.estimators import auto
 from twinned.estimators.blending import cross_fit
-from twinned.estimators.blending.comparison import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import CrossFittedMember, FitSettings, resolve_members
 from twinned.estimators.blending.rows import blend_rows
+from twinned.estimators.blending.weights import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows
 

@@ -61,7 +61,6 @@ def slowly(networks, of_members, queries, anchors, anchor_y, weight):
                 ((16,), "silu"),
                 ((8, 16, 8), "silu"),
                 ((16, 12), "relu"),
-                ((16, 12), "mish"),
                 ((16, 12), "tanh"),
             ]
         ),

@@ -31,7 +31,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 
 from twinned._compat import is_remote_backend
-from twinned.estimators.blending.comparison import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.estimators.blending.costs import Clock, CostModel
 from twinned.estimators.blending.members import (
     CrossFittedMember,
@@ -41,6 +40,7 @@ from twinned.estimators.blending.members import (
     fit_member,
 )
 from twinned.estimators.blending.rows import impute_folds
+from twinned.estimators.blending.weights import FAR_BEHIND, describe_if_behind, first_folds
 from twinned.exceptions import SkippedMemberWarning, UnsuitableDataError
 from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.scaling import skewed_columns

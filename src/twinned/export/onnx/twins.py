@@ -349,8 +349,6 @@ class _Layers:
 
 
 def add_activation(activation: str, x: Tensor) -> Tensor:
-    if activation == "mish":
-        return x * x.apply("Softplus").apply("Tanh")
     if activation == "silu":
         half = x * np.float32(0.5)
         return half + half * half.apply("Tanh")

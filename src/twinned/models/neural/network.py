@@ -167,10 +167,8 @@ matmul.defvjp(_matmul_forward, _matmul_backward)
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "silu": silu,
-    "mish": jax.nn.mish,
     "tanh": jnp.tanh,
 }
-_END_IN_A_PRODUCT = {"mish"}
 
 
 @dataclass(frozen=True)
@@ -276,11 +274,8 @@ class Network(NamedTuple):
         """
         hidden = self.last_hidden(jnp.concatenate([a[0] + b[1], b[0] + a[1]]), masks)
         output = self.half_output_weight()
-        # The output layer is linear, and its bias cancels: it may be applied to the difference, at
-        # half the cost. But a compiler rounds the product at the end of an activation and the
-        # subtraction at once, on one side alone; then F(a, b) is not −F(b, a) to the last bit.
-        if self.shape.activation in _END_IN_A_PRODUCT:
-            forward, backward = jnp.split(hidden @ output, 2)
-            return forward - backward
+        # The output layer is linear, and its bias cancels: it is applied to the difference, at half
+        # the cost. No activation ends in a product: a compiler would round that and the subtraction
+        # at once, on one side alone, so that F(a, b) were not −F(b, a) to the last bit.
         forward, backward = jnp.split(hidden, 2)
         return (forward - backward) @ output

@@ -118,7 +118,7 @@ class NeuralTraining(BaseEstimator):
         blend. The better half of the settings is then trained on all folds. Where errors are mostly
         noise, it is chosen after a fifth of `fold_steps`, which the networks and the members take;
         else after all of `max_steps` on the first fold.
-    activation : {"silu", "relu", "mish", "tanh"}, default="silu"
+    activation : {"silu", "relu", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
@@ -230,7 +230,7 @@ def resolve_options(estimator: Any) -> NetworkOptions:
     if not isinstance(training, NeuralTraining):
         raise TypeError(f"training must be a NeuralTraining or None, not {training!r}.")
     check_choice("selection", training.selection, ["greedy", "mean"])
-    check_choice("activation", training.activation, ["relu", "silu", "mish", "tanh"])
+    check_choice("activation", training.activation, ["relu", "silu", "tanh"])
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
