@@ -97,7 +97,7 @@ class BatchEffects:
         share = self.deviation.noise / self.weight[row] / variance
         return HeldOutResiduals(row, self.codes[row], np.concatenate(errors), variance, share)
 
-    @property
+    @cached_property
     def known_batches(self) -> Indices:
         """Codes of batches with known rows that are used."""
         return np.unique(self.codes[self.weight > 0])
@@ -183,7 +183,7 @@ class BatchEffects:
         """Standard deviation of the errors."""
         return float(np.sqrt(self.deviation.noise))
 
-    @property
+    @cached_property
     def n_known(self) -> Indices:
         """(batch,): the number of known rows that are used."""
         return np.bincount(self.codes[self.weight > 0], minlength=len(self.names))
@@ -206,20 +206,14 @@ class BatchEffects:
 
     def of_rows(self, features: Floats, codes: Indices) -> tuple[Floats, Floats]:
         """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""
-        mean, variance = np.full(len(codes), self.center), np.empty(len(codes))
+        mean, variance = np.empty((2, len(codes)))
         scaled = self.deviation.scaled(features)
         prior = self.deviation.paired(scaled, scaled)
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
-            explained, of_constant = self._explained(int(code), scaled[rows])
+            explained, of_constant, mean[rows] = self._condition(int(code), scaled[rows])
             variance[rows] = np.maximum(prior[rows] - np.sum(explained**2, axis=1), 0.0)
             variance[rows] += of_constant**2
-            if code >= 0:
-                solution = self.solution(int(code))
-                mean[rows] = solution.constant
-                if solution.factor is not None:
-                    cross = self.deviation.covariance(scaled[rows], solution.scaled)
-                    mean[rows] += cross @ solution.solved
         return mean, np.sqrt(variance)
 
     def covariance(self, features: Floats, codes: Indices) -> Floats:
@@ -228,7 +222,7 @@ class BatchEffects:
         result = np.zeros((len(codes), len(codes)))
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
-            explained, of_constant = self._explained(int(code), scaled[rows])
+            explained, of_constant, _ = self._condition(int(code), scaled[rows])
             result[np.ix_(rows, rows)] = (
                 self.deviation.covariance(scaled[rows], scaled[rows])
                 - explained @ explained.T
@@ -246,8 +240,8 @@ class BatchEffects:
         is_same = codes == other_codes
         for code in np.unique(codes[is_same]):
             rows = np.flatnonzero(is_same & (codes == code))
-            explained, of_constant = self._explained(int(code), scaled[rows])
-            other_explained, of_other = self._explained(int(code), other_scaled[rows])
+            explained, of_constant, _ = self._condition(int(code), scaled[rows])
+            other_explained, of_other, _ = self._condition(int(code), other_scaled[rows])
             result[rows] = (
                 self.deviation.paired(scaled[rows], other_scaled[rows])
                 - np.sum(explained * other_explained, axis=1)
@@ -255,20 +249,23 @@ class BatchEffects:
             )
         return result
 
-    def _explained(self, code: int, scaled: Floats) -> tuple[Floats, Floats]:
+    def _condition(self, code: int, scaled: Floats) -> tuple[Floats, Floats, Floats | float]:
         """(row, known row), whose inner products the known rows of the batch explain.
 
-        And (row,), whose products are what is left of the variance of the constant.
+        And (row,), whose products are what is left of the variance of the constant; and the
+        expected deviations.
         """
+        nothing = np.zeros((len(scaled), 0))
         if code < 0:
-            return np.zeros((len(scaled), 0)), np.full(len(scaled), self.deviation.between**0.5)
+            return nothing, np.full(len(scaled), self.deviation.between**0.5), self.center
         solution = self.solution(code)
         std = solution.variance**0.5
         if solution.factor is None:
-            return np.zeros((len(scaled), 0)), np.full(len(scaled), std)
+            return nothing, np.full(len(scaled), std), solution.constant
         cross = self.deviation.covariance(scaled, solution.scaled)
         explained = solve_triangular(solution.factor, cross.T, lower=True).T
-        return explained, (1.0 - cross @ solution.ones) * std
+        mean = solution.constant + cross @ solution.solved
+        return explained, (1.0 - cross @ solution.ones) * std, mean
 
     def error_ratio(self, codes: Indices) -> Floats:
         """(row,): factors of the error scale of the rows of a batch; −1 is an unknown one."""

@@ -1,6 +1,7 @@
 """Members that are far behind in their first folds."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_rows_count_by_their_weight(rows):
     held_out = in_first_folds(rows, poor)
     of_all = {"a": held_out, "b": best}
     assert describe_if_behind("a", of_all, rows) is not None
-    weighted = type(rows)(**{**vars(rows), "weight": weight})
+    weighted = replace(rows, weight=weight)
     assert describe_if_behind("a", of_all, weighted) is None
 
 
