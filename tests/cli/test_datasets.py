@@ -66,16 +66,14 @@ def test_fetch_needs_keys_or_all():
     assert_refused(run("fetch", "BC", "--all"), "--all", "BC")
 
 
-@pytest.mark.parametrize("command", ["fetch", "show"])
-def test_unknown_key_is_reported_in_one_line(command):
-    assert_refused(run(command, "nope"), "'nope'", *KEYS)
-    assert_refused(run(command, "nope", "--json"), "'nope'")
+def test_unknown_key_is_reported_in_one_line():
+    assert_refused(run("fetch", "nope"), "'nope'", *KEYS)
+    assert_refused(run("fetch", "nope", "--json"), "'nope'")
 
 
-@pytest.mark.parametrize("command", ["fetch", "show"])
-def test_wrong_hash_is_reported_in_one_line(command, empty):
+def test_wrong_hash_is_reported_in_one_line(empty):
     (empty / info("YH").file).write_text("not the yachts")
-    assert_refused(run(command, "YH"), str(empty / info("YH").file), info("YH").sha256)
+    assert_refused(run("fetch", "YH"), str(empty / info("YH").file), info("YH").sha256)
 
 
 def test_failed_download_is_reported_in_one_line(empty):
@@ -83,24 +81,13 @@ def test_failed_download_is_reported_in_one_line(empty):
     assert_refused(run("fetch", "--all", "--json"), info("BC").file)
 
 
-@pytest.mark.parametrize("command", [["list"], ["fetch", "BC"], ["show", "BC"]])
+@pytest.mark.parametrize("command", [["list"], ["fetch", "BC"]])
 def test_missing_data_folder_is_reported_in_one_line(command, monkeypatch, tmp_path):
     monkeypatch.setenv("TWINNED_DATA", str(tmp_path / "nowhere"))
     assert_refused(run(*command), "TWINNED_DATA", "nowhere")
 
 
-def test_show_has_the_source_and_the_differences_from_the_paper(empty):
-    result = run("show", "rcl")
-    assert result.exit_code == 0
-    record = info("RCL")
-    for text in (record.source, record.licence, record.target, record.sha256, *record.notes):
-        assert text in result.stdout
-    assert "at_hand: absent" in result.stdout
-    shown = json.loads(run("show", "TF", "--json").stdout)
-    assert (shown["columns"], shown["at_hand"]) == (["x1", "x2"], "built in")
-
-
-@pytest.mark.parametrize("command", [[], ["list"], ["fetch"], ["show"]])
+@pytest.mark.parametrize("command", [[], ["list"], ["fetch"]])
 def test_help_has_an_example(command):
     result = run(*command, "--help")
     assert result.exit_code == 0

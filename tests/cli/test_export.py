@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Ridge
+from sklearn.ensemble import HistGradientBoostingRegressor
 from typer.testing import CliRunner
 
 import twinned
@@ -22,7 +22,8 @@ def model(tmp_path):
     """A saved twin."""
     rng = np.random.RandomState(0)
     X = pd.DataFrame({"area": rng.uniform(size=40), "wall": rng.choice(["brick", "wood"], 40)})
-    twinned.save(TwinRegressor(Ridge()).fit(X, X["area"]), tmp_path / "houses.twin")
+    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=5), random_state=0)
+    twinned.save(twin.fit(X, X["area"]), tmp_path / "houses.twin")
     return str(tmp_path / "houses.twin")
 
 

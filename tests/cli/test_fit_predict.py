@@ -649,7 +649,6 @@ def test_debug_prints_the_traceback_of_an_error(folder, monkeypatch, before_comm
         ["fit", "absent.csv", "-t", "y", "-o", "model.twin"],
         ["predict", "absent.twin", "absent.csv"],
         ["serve", "absent.twin"],
-        ["datasets", "show", "absent"],
         ["datasets", "fetch", "absent"],
     ],
 )
@@ -695,9 +694,9 @@ def test_version_and_help():
 
 
 def test_datasets_subcommands():
-    assert json.loads(succeeded(run("datasets", "show", "TF", "--json")).stdout)["key"] == "TF"
+    assert json.loads(succeeded(run("datasets", "fetch", "TF", "--json")).stdout)[0]["key"] == "TF"
     assert "fetch" in succeeded(run("datasets", "--help")).stdout
-    assert_refused(run("datasets", "show", "nope"), "'nope'")
+    assert_refused(run("datasets", "fetch", "nope"), "'nope'")
 
 
 @pytest.mark.parametrize(
@@ -707,7 +706,7 @@ def test_datasets_subcommands():
         ["fit", "houses.csv", "-o", "houses.twin"],
         ["fit", "houses.csv", "--colour", "red"],
         ["query", "houses.twin", "houses.csv", "--seed", "-1"],
-        ["datasets", "show"],
+        ["datasets", "nosuch"],
     ],
 )
 def test_a_wrong_call_is_reported_in_one_line(call, monkeypatch, capsys):

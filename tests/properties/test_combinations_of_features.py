@@ -12,6 +12,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import twinned
 from tests.properties.exported import predict_by_c, predict_by_command
@@ -329,7 +330,8 @@ def test_measured_applicability_of_a_blend_with_given_folds():
 def test_c_code_of_a_twin_with_added_anchors():
     """C code of a twin with out-of-fold errors predicts as Python, also after `add_anchors`."""
     X, y, _ = rows(level=100.0)
-    twin = TwinRegressor(Ridge(), cv=5, random_state=0).fit(X, y)
+    tree = DecisionTreeRegressor(max_depth=4, random_state=0)
+    twin = TwinRegressor(tree, cv=5, random_state=0).fit(X, y)
     added = twin.add_anchors(X[:20] + 0.1, y[:20] + 2.0)
     singles = (X[:10] + 0.01).astype(np.float32)
     np.testing.assert_allclose(predict_by_c(added, singles), added.predict(singles), rtol=1e-5)

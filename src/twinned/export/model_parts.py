@@ -6,13 +6,11 @@ from typing import NoReturn
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
-from twinned.persistence.schema import LINEAR
 from twinned.rows.schema import Floats
 
 
@@ -62,30 +60,3 @@ def mean_residual(fitted: FittedTwin) -> Floats:
     if fitted.residuals is None:
         return np.zeros(fitted.anchors.outputs.shape[1])
     return anchor_shares(fitted) @ fitted.residuals
-
-
-def read_linear(estimator: BaseEstimator) -> tuple[Floats, Floats] | None:
-    """Coefficients (output, feature) and intercepts (output,) of a linear model, or None."""
-    kind = type(estimator)
-    if kind.__name__ not in LINEAR or not kind.__module__.startswith("sklearn."):
-        return None
-    coefficients = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
-    return coefficients, np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
-
-
-def read_scaler(scaler: BaseEstimator) -> list[tuple[str, Floats]] | None:
-    """Operations, named as in ONNX, by which a fitted scaler changes features; None for others."""
-    kind = type(scaler)
-    if scaler is None or (kind is str and scaler == "passthrough"):
-        return []
-    if kind is MinMaxScaler and not scaler.clip:
-        return [("Mul", scaler.scale_), ("Add", scaler.min_)]
-    center = None
-    if kind is StandardScaler:
-        center = scaler.mean_ if scaler.with_mean else None
-    elif kind is RobustScaler:
-        center = scaler.center_
-    elif kind is not MaxAbsScaler or scaler.get_params().get("clip"):
-        return None
-    steps = [("Sub", center), ("Div", scaler.scale_)]
-    return [(operator, values) for operator, values in steps if values is not None]

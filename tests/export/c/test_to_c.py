@@ -14,10 +14,7 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
-from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, make_rows
@@ -38,8 +35,6 @@ BASES = {
     "extra trees": ExtraTreesRegressor(5, min_samples_leaf=3, random_state=0),
     "gradient boosting": GradientBoostingRegressor(n_estimators=10, random_state=0),
     "boosting": HistGradientBoostingRegressor(max_iter=20),
-    "linear": Ridge(),
-    "scaled linear": make_pipeline(RobustScaler(), StandardScaler(), Ridge()),
 }
 
 
@@ -192,7 +187,7 @@ def test_report_and_defines(boosted, tmp_path):
 
 def test_names_are_written_as_they_are(tmp_path, rng):
     table = pd.DataFrame(rng.normal(size=(20, 2)), columns=["flow @25", "a@b"])
-    twin = TwinRegressor(BASES["linear"]).fit(table, table["a@b"])
+    twin = TwinRegressor(BASES["tree"]).fit(table, table["a@b"])
     text = to_c(twin, tmp_path / "a.h", name="m").text
     assert "x[0] flow @25\n" in text
     assert '"a@b"' in text
@@ -212,7 +207,7 @@ def test_program_of_the_documentation(training_rows, tmp_path):
     page = Path(__file__).parents[3] / "docs" / "microcontrollers.md"
     (program,) = re.findall(r"^```c\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     X, y = training_rows
-    twin = TwinRegressor(BASES["linear"]).fit(X[:, :2], y)
+    twin = TwinRegressor(BASES["tree"]).fit(X[:, :2], y)
     small = conformal(thin(twin, 4), X[:, :2], y)
     to_c(small, tmp_path / "valve.h", name="valve")
     (tmp_path / "main.c").write_text(program)
@@ -238,14 +233,14 @@ def test_refusals_name_the_reason(training_rows, boosted, tmp_path):
     with pytest.raises(TypeError, match=r"does not support AutoTwinRegressor; .* --model twin"):
         to_c(AutoTwinRegressor(members=["ridge"], cv=2).fit(X, y), path)
     with pytest.raises(TypeError, match="y has 2 outputs"):
-        to_c(TwinRegressor(BASES["linear"]).fit(X, np.column_stack([y, y])), path)
-    nearest = TwinRegressor(BASES["linear"], anchors=NearestAnchors(3)).fit(X, y)
+        to_c(TwinRegressor(BASES["tree"]).fit(X, np.column_stack([y, y])), path)
+    nearest = TwinRegressor(BASES["tree"], anchors=NearestAnchors(3)).fit(X, y)
     with pytest.raises(TypeError, match="NearestAnchors"):
         to_c(nearest, path)
     with pytest.raises(TypeError, match="Distance"):
-        to_c(TwinRegressor(BASES["linear"], weights="distance").fit(X, y), path)
+        to_c(TwinRegressor(BASES["tree"], weights="distance").fit(X, y), path)
     with pytest.raises(TypeError, match="transformed target"):
-        to_c(TransformedTargetTwin(TwinRegressor(BASES["linear"])).fit(X, y), path)
+        to_c(TransformedTargetTwin(TwinRegressor(BASES["tree"])).fit(X, y), path)
     assert not path.exists()
     assert to_c(thin(nearest, 5), path).n_anchors == 5
 

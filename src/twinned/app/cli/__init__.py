@@ -112,7 +112,7 @@ app.command("serve", no_args_is_help=True)(serve_command)
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def _datasets_command(context: typer.Context) -> None:
-    """List, fetch and show the data sets of the paper."""
+    """List and fetch the data sets of the paper."""
     # `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
     from twinned.app.cli.datasets import app as subcommands
 

@@ -1,4 +1,4 @@
-"""`twinned datasets`: list, fetch and show the data sets of the paper."""
+"""`twinned datasets`: list and fetch the data sets of the paper."""
 
 import json
 from operator import attrgetter
@@ -20,7 +20,7 @@ app: typer.Typer = typer.Typer(
     help=(
         "The nine data sets of the paper. Files are searched for in the folder of the environment "
         "variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; each is "
-        "verified by its SHA-256. `fetch` and `show` also take the keys of the UCI standard "
+        "verified by its SHA-256. `fetch` also takes the keys of the UCI standard "
         f"splits: {', '.join(STANDARD_KEYS)}."
     ),
 )
@@ -35,7 +35,12 @@ def list_command(as_json: AsJson = False) -> None:
 
     Example: twinned datasets list
     """
-    summaries = [_summary(info(key), _location(info(key))) for key in KEYS]
+    names = ("key", "name", "rows", "features", "licence")
+    summaries = [
+        dict(zip(names, attrgetter(*names)(info(key)), strict=True))
+        | {"at_hand": _location(info(key))}
+        for key in KEYS
+    ]
     if as_json:
         _print_json(summaries)
         return
@@ -73,43 +78,12 @@ def fetch_command(
         typer.echo(f"{key}\t{path or 'built in, needs no file'}")
 
 
-@app.command("show")
-def show_command(
-    key: Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}, in any case.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show one data set: source, licence, columns, file, and differences from the paper.
-
-    Nothing is downloaded.
-
-    Example: twinned datasets show RCL
-    """
-    record = info(key)
-    details = _summary(record, locate(record)[1])
-    details |= _facts(record, "target", "columns", "source", "file", "sha256", "url", "notes")
-    if as_json:
-        _print_json(details)
-        return
-    # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
-    for name, value in (details | {"columns": ", ".join(record.columns)}).items():
-        for text in value if isinstance(value, tuple) else (value,):
-            typer.echo(f"{name}: {text}")
-
-
 def _location(record: Dataset) -> str:
-    # A file with a wrong hash must not hide the other eight; fetch and show report the error.
+    # A file with a wrong hash must not hide the other eight; fetch reports the error.
     try:
         return locate(record)[1]
     except IntegrityError:
         return "refused"
-
-
-def _summary(record: Dataset, location: str) -> dict[str, object]:
-    return _facts(record, "key", "name", "rows", "features", "licence") | {"at_hand": location}
-
-
-def _facts(record: Dataset, *names: str) -> dict[str, object]:
-    return dict(zip(names, attrgetter(*names)(record), strict=True))
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:

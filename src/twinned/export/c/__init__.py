@@ -90,8 +90,8 @@ def to_c(
     Parameters
     ----------
     model : estimator
-        A fitted `TwinRegressor` over trees, their ensembles (scikit-learn, LightGBM, XGBoost) or a
-        linear model, of a single output.
+        A fitted `TwinRegressor` over trees or their ensembles (scikit-learn, LightGBM, XGBoost), of
+        a single output.
     path : str or path
         The file to write.
     n_anchors : int or None, default=None

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
-from twinned.export.model_parts import anchor_shares, read_linear, read_scaler, refuse
+from twinned.export.model_parts import anchor_shares, refuse
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
@@ -59,29 +58,7 @@ class ColumnEncoding:
         return bool((self.code != _VALUE).any())
 
 
-# --- scores of pair features ----------------------------------------------------------------------
-
-
-class LinearScore(NamedTuple):
-    """A linear function of the pair columns."""
-
-    coefficients: Floats  # (column,)
-    intercept: float
-
-    @classmethod
-    def of_estimator(cls, estimator: BaseEstimator, unit: float) -> LinearScore | None:
-        """A linear model, also after scalers, multiplied by `unit`; None for other estimators."""
-        is_pipeline = type(estimator) is Pipeline
-        *scalers, last = [step for _, step in estimator.steps] if is_pipeline else [estimator]
-        linear = read_linear(last)
-        if linear is None or any(read_scaler(scaler) is None for scaler in scalers):
-            return None
-        n_outputs, n_columns = linear[0].shape
-        check_single_output(n_outputs)
-        # an affine function is given by its values at zero and at the unit vectors
-        at_zero = np.ravel(estimator.predict(np.zeros((1, n_columns))))
-        at_units = np.ravel(estimator.predict(np.eye(n_columns)))
-        return cls((at_units - at_zero) * unit, float(at_zero[0]) * unit)
+# --- the score of pair features ------------------------------------------------------------------
 
 
 class TreeScore(NamedTuple):
@@ -129,15 +106,13 @@ def check_single_output(n_outputs: int) -> None:
         refuse(f"y has {n_outputs} outputs, and C code a single one", "export one for each")
 
 
-def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScore:
-    """The trees or the coefficients of a regressor."""
+def _read_score(estimator: BaseEstimator, unit: float) -> TreeScore:
+    """The score of a fitted base estimator, multiplied by `unit`."""
     estimator = unwrap_search(estimator)
-    if (trees := read_trees(estimator)) is not None:
-        return TreeScore.of_ensemble(trees, unit)
-    if (linear := LinearScore.of_estimator(estimator, unit)) is not None:
-        return linear
-    reason = f"C code supports trees and linear models, not estimator={type(estimator).__name__}"
-    return refuse(reason, "use to_onnx, or a single twin (twinned fit --model twin)")
+    if (trees := read_trees(estimator)) is None:
+        reason = f"C code supports trees, not estimator={type(estimator).__name__}"
+        return refuse(reason, "use to_onnx, or the default base (twinned fit --model twin)")
+    return TreeScore.of_ensemble(trees, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +135,7 @@ class Core:
         The value of y that an estimate of 0 stands for.
     role, source_column : ndarray of shape (n_pair_columns,)
         The role of each pair column (`PairColumn`), and the column of a row it is made of.
-    score : LinearScore or TreeScore
+    score : TreeScore
         The predicted difference, in units of y.
     symmetric : bool
         Whether both orders of a pair are evaluated.
@@ -173,7 +148,7 @@ class Core:
     center: float
     role: NDArray[np.int64]
     source_column: NDArray[np.int64]
-    score: LinearScore | TreeScore
+    score: TreeScore
     symmetric: bool
 
     @classmethod
@@ -195,11 +170,6 @@ class Core:
             score=_read_score(model.estimator, model.unit),
             symmetric=model.symmetric,
         )
-
-    @property
-    def is_linear(self) -> bool:
-        """Whether the score is linear, or else that of trees."""
-        return isinstance(self.score, LinearScore)
 
     @property
     def ram_bytes(self) -> int:

@@ -10,15 +10,17 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from twinned._compat import boosting_categories, boosting_trees, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedModel
-from twinned.export.model_parts import read_linear, read_scaler, refuse
+from twinned.export.model_parts import refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
+from twinned.persistence.schema import LINEAR
 from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.scaling import MAX_EXPONENT
 from twinned.rows.schema import Floats
@@ -33,7 +35,7 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     estimator = unwrap_search(estimator)
     if (trees := reader.read_trees(estimator)) is not None:
         return add_trees(trees, X)
-    if (linear := read_linear(estimator)) is not None:
+    if (linear := _read_linear(estimator)) is not None:
         return X @ linear[0].T + linear[1]
     if type(estimator) is Pipeline:
         *steps, (_, last) = estimator.steps
@@ -58,12 +60,39 @@ def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     replaces_nan = is_imputer and np.isnan(scaler.missing_values) and not scaler.add_indicator
     if replaces_nan and np.isfinite(scaler.statistics_).all():
         return X.fill_nan(scaler.statistics_)
-    if (operations := read_scaler(scaler)) is None:
+    if (operations := _read_scaler(scaler)) is None:
         reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
         refuse(reason, "apply it before the model, and export the last step of the pipeline")
     for operator, values in operations:
         X = X.apply(operator, values)
     return X
+
+
+def _read_linear(estimator: BaseEstimator) -> tuple[Floats, Floats] | None:
+    """Coefficients (output, feature) and intercepts (output,) of a linear model, or None."""
+    kind = type(estimator)
+    if kind.__name__ not in LINEAR or not kind.__module__.startswith("sklearn."):
+        return None
+    coefficients = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
+    return coefficients, np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
+
+
+def _read_scaler(scaler: BaseEstimator) -> list[tuple[str, Floats]] | None:
+    """Operations, named as in ONNX, by which a fitted scaler changes features; None for others."""
+    kind = type(scaler)
+    if scaler is None or (kind is str and scaler == "passthrough"):
+        return []
+    if kind is MinMaxScaler and not scaler.clip:
+        return [("Mul", scaler.scale_), ("Add", scaler.min_)]
+    center = None
+    if kind is StandardScaler:
+        center = scaler.mean_ if scaler.with_mean else None
+    elif kind is RobustScaler:
+        center = scaler.center_
+    elif kind is not MaxAbsScaler or scaler.get_params().get("clip"):
+        return None
+    steps = [("Sub", center), ("Div", scaler.scale_)]
+    return [(operator, values) for operator, values in steps if values is not None]
 
 
 def add_transformed(model: TransformedModel, X: Tensor) -> Tensor:
