@@ -38,7 +38,8 @@ def test_fold_members_have_half_of_the_weight(kind):
     ("noise", "least_fall", "expected"),
     [
         # (steps, networks) of the trial, of the networks that hold out a fold, and of the members
-        (0.0, 1.0, [(60, 4), (200, 2), (200, 1), (200, 2)]),
+        (0.0, -9.0, [(60, 4), (200, 2), (200, 1), (200, 2)]),
+        (0.0, 1.0, [(60, 4), (200, 2), (100, 1), (100, 2)]),
         (2.0, 1.0, [(60, 4), (60, 2), (60, 2)]),
         (2.0, -9.0, [(60, 4), (60, 2), (200, 2), (200, 1), (200, 2)]),
     ],

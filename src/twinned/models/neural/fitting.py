@@ -40,7 +40,9 @@ _TRIAL_FOLDS = 2  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
 # steps change next to nothing.
 _MUCH_NOISE = 0.2
-_LEAST_FALL = 0.05  # of the error in the last two fifths of the steps, with which more may help
+# Of the error in the last two fifths of few steps, with which more may help, and in the second half
+# of all steps, without which half of them suffice: their learning rate, too, falls to zero.
+_LEAST_FALL = 0.05
 
 
 def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
@@ -132,7 +134,8 @@ def _train_on_folds(
 
     With `fold_members`, a trial of few steps and folds comes first. Where errors are mostly noise,
     the better half of the settings is trained, with few steps; where they are not, or still fall,
-    all settings are on the first fold, with all steps, and their better half on the other folds.
+    all settings are on the first fold, with all steps, and their better half on the other folds,
+    with half of the steps where the others lowered the error little.
     """
     options, n_folds = group[0].options, len(group[0].folds)
     fold_steps, max_steps = options.steps(config.shape.n_features)
@@ -159,6 +162,9 @@ def _train_on_folds(
         if errors[-1] >= _MUCH_NOISE and not still_falls:
             return short._replace(max_steps=fold_steps)
     first = train(every, all_folds[:1], max_steps)
+    errors = [_best_settings(group[0], e, 1)[1] for e in first.trained[0].errors.T]
+    if errors[-1] > (1.0 - _LEAST_FALL) * errors[(len(errors) - 1) // 2]:
+        max_steps //= 2
     better, _ = _best_settings(group[0], first.trained[0].errors[:, -1], 1)
     others = train(better, all_folds[1:], max_steps)
     return first.with_other_folds(better, others)
