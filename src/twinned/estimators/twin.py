@@ -15,7 +15,7 @@ from twinned._compat import MetaEstimatorMixin, unwrap_search
 from twinned.estimators.methods import BaseTwin
 from twinned.estimators.twin_fitting import TwinFitting
 from twinned.models.base_estimator import FAST, SIZES, make_base_estimator, pair_dtype
-from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.models.resources import limit_threads
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
@@ -23,7 +23,6 @@ from twinned.models.sklearn import (
     fit_on_pairs,
     max_pairs_in_memory,
 )
-from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
@@ -337,8 +336,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """Raise for invalid parameters."""
         check_bool("symmetric", self.symmetric)
         check_choice("effort", self.effort, list(SIZES))
-        as_weight_strategy(self.weights)
-        parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
 
     # --- prediction ---------------------------------------------------------------------------

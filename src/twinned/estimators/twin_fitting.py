@@ -45,7 +45,6 @@ from twinned.pairing.anchors import (
 )
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.folds import draw_folds, encode_groups, equal_features
-from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows
@@ -113,6 +112,8 @@ class TwinFitting:
         The default estimator has these sizes.
         """
         twin = self.twin
+        anchor_strategy = as_anchor_strategy(twin.anchors)
+        weight_strategy = as_weight_strategy(twin.weights)
         rng = check_random_state(twin.random_state)
         selected = np.arange(rows.matrix.shape[1])
         if twin.estimator is None and not callable(twin.pair_features):
@@ -125,7 +126,7 @@ class TwinFitting:
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
         builder = TrainingPairBuilder(twin, base, features, rows, rng)
         pairs = builder.draw(sizes, learned)
-        anchors = store_rows(as_anchor_strategy(twin.anchors), rows.known, rng)
+        stored = store_rows(anchor_strategy, rows.known, rng)
         training = builder.build(pairs)
         seeds = None if twin.random_state is None else rng
         estimator = fit_on_pairs(base, training, rng=seeds, n_jobs=twin.n_jobs)
@@ -136,32 +137,21 @@ class TwinFitting:
             symmetric=twin.symmetric,
             cache_bytes=cache_bytes(twin.memory_limit),
         )
-        return self._with_anchors(model, rows, anchors, learned), training
-
-    def _with_anchors(
-        self,
-        model: SklearnDifferenceModel,
-        rows: TrainingRows,
-        anchors: Indices,
-        learned: LearnedMetric | None,
-    ) -> FittedTwin:
-        """The fitted state of a model with these rows as anchors."""
-        twin = self.twin
         fitted = FittedTwin(
             model=model,
             anchors=Anchors.of_rows(
-                replace(rows.take(anchors), groups=None),
+                replace(rows.take(stored), groups=None),
                 censored_X=rows.censored_matrix,
                 learned_metric=learned,
                 n_jobs=twin.n_jobs,
             ),
-            anchor_strategy=as_anchor_strategy(twin.anchors),
-            weight_strategy=as_weight_strategy(twin.weights),
+            anchor_strategy=anchor_strategy,
+            weight_strategy=weight_strategy,
             budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
         )
         if nearest := fitted.nearest:  # made now, so that predictions need not
             fitted.anchors.index(nearest[1])
-        return fitted
+        return fitted, training
 
     def choose_sizes(
         self, rows: TrainingRows, known_rows: TrainingRows
