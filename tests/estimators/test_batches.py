@@ -23,6 +23,7 @@ from twinned import (
 from twinned.app.report.collect import batch_content
 from twinned.app.report.render import draw_deviations
 from twinned.batches.deviation import Deviation
+from twinned.batches.effects import BatchEffects
 from twinned.batches.estimation import remove_deviations
 from twinned.batches.joint import JointProcess, fit_joint
 from twinned.batches.joint import _Likelihood as joint_likelihood
@@ -79,10 +80,20 @@ def make_effects(kind):
     features = rng.normal(size=(len(codes), 2))
     slopes = 0.0 if kind == "offset" else rng.normal(size=6)[codes] * features[:, 0]
     residual = rng.normal(size=6)[codes] * 2 + slopes + 0.3 * rng.normal(size=len(codes))
-    names = [str(code) for code in range(6)]
-    start = Deviation(np.zeros(2), np.ones(2), slope=0.5, smooth=0.1)
-    rows = start, features, residual, codes, rng.uniform(0.5, 2.0, len(codes))
-    return estimate_effects(names, *rows, shrinks=True, kind=kind)
+    known = BatchEffects(
+        names=[str(code) for code in range(6)],
+        deviation=Deviation(np.zeros(2), np.ones(2), slope=0.5, smooth=0.1),
+        features=features,
+        codes=codes,
+        residual=residual,
+        weight=rng.uniform(0.5, 2.0, len(codes)),
+        noise_ratio=np.ones(6),
+        common_rows=np.full(6, np.inf),
+        reliability=np.ones(len(codes)),
+        shrinks=True,
+        kind=kind,
+    )
+    return estimate_effects(known)
 
 
 @pytest.mark.parametrize("kind", ["offset", "function", "auto"])

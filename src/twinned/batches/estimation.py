@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from twinned.batches.effects import BatchEffects
 from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint
-from twinned.batches.variances import estimate_effects, first_effects
+from twinned.batches.variances import estimate_effects, with_uncertainty
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_choice
@@ -61,17 +62,22 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
     parts = joint.deviation.scaled(features), y, known_codes, weight
     deviation, common = joint.held_out(*parts, np.arange(len(y)))
     shift = float(np.average(y - deviation, weights=weight))
-    make = first_effects if shrinks else estimate_effects
-    effects = make(
-        names.tolist(),
-        joint.deviation,
-        features,
-        y - common + shift + means[known_codes],
-        known_codes,
-        known.weight,
+    residual = y - common + shift + means[known_codes]
+    effects = BatchEffects(
+        names=names.tolist(),
+        deviation=joint.deviation,
+        features=features,
+        codes=known_codes,
+        residual=residual,
+        weight=weight,
+        noise_ratio=np.ones(len(names)),
+        common_rows=np.full(len(names), np.inf),
+        reliability=np.ones(len(y)),
         shrinks=shrinks,
+        center=float(np.average(residual, weights=weight)),
         kind=kind,
     )
+    effects = with_uncertainty(effects) if shrinks else estimate_effects(effects)
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]
     has_common = joint.deviation.differs and shrinks and len(y) <= MAX_ROWS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -11,59 +10,22 @@ from scipy.optimize import minimize_scalar
 from twinned.batches.deviation import Deviation, variance_between
 from twinned.batches.effects import LOST_FREEDOM, BatchEffects
 from twinned.batches.noise import NORMAL, fit_noise
-from twinned.rows.schema import Floats, Indices
 
 _MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
 _NOISE_FACTORS = (-5.0, 4.0)  # logarithms, of the variance of the errors
 _CLEAR_GAIN = 3.0  # of the log density of held-out residuals, by a deviation that is a function
 
 
-def first_effects(
-    names: list[str],
-    deviation: Deviation,
-    features: Floats,
-    residual: Floats,
-    codes: Indices,
-    weight: Floats | None,
-    *,
-    shrinks: bool,
-    kind: str = "offset",
-) -> BatchEffects:
-    """From residuals (row,), codes of batches and sample weights, with variances as given.
+def estimate_effects(known: BatchEffects) -> BatchEffects:
+    """With variances of the errors and of the constants that the residuals of known rows show.
 
-    `kind` of deviations is `"offset"`, `"function"` or `"auto"`.
+    The covariance of functions remains, and a factor of their variance of the errors is found.
     """
-    weight = np.ones(len(codes)) if weight is None else weight
-    effects = BatchEffects(
-        names=names,
-        deviation=deviation,
-        features=features,
-        codes=codes,
-        residual=residual,
-        weight=weight * (len(weight) / np.sum(weight)),
-        noise_ratio=np.ones(len(names)),
-        common_rows=np.full(len(names), np.inf),
-        reliability=np.ones(len(codes)),
-        shrinks=shrinks,
-        center=float(np.average(residual, weights=weight)),
-        kind=kind,
-    )
-    return _with_uncertainty(effects)
-
-
-def estimate_effects(
-    names: list[str], start: Deviation, *residuals: Any, shrinks: bool, kind: str = "offset"
-) -> BatchEffects:
-    """As `first_effects`, with variances of the errors and of the constants that are estimated.
-
-    The covariance of functions is `start`, to whose variance of the errors factors are found.
-    """
-    known = first_effects(names, start, *residuals, shrinks=shrinks, kind=kind)
-    constant = replace(start, slope=0.0, smooth=0.0)
-    if kind == "offset" or start.is_constant:
+    constant = replace(known.deviation, slope=0.0, smooth=0.0)
+    if known.kind == "offset" or known.deviation.is_constant:
         return _fit(known, constant)
-    by_functions = _fit(known, start)
-    if kind == "function":
+    by_functions = _fit(known, known.deviation)
+    if known.kind == "function":
         return by_functions
     by_constants = _fit(known, constant)
     gains = by_functions.log_densities() - by_constants.log_densities()
@@ -71,19 +33,26 @@ def estimate_effects(
 
 
 def _fit(known: BatchEffects, deviation: Deviation) -> BatchEffects:
-    """With variances of the errors and of the constants that the known rows show."""
-    weight = known.weight
+    weight = known.weight / known.weight.mean()
     if not deviation.is_constant:  # of a large batch, some rows
         order = np.random.RandomState(0).permutation(len(known.codes))
         order = order[np.argsort(known.codes[order], kind="stable")]
         sorted_codes = known.codes[order]
         position = np.arange(len(order)) - np.searchsorted(sorted_codes, sorted_codes)
-        weight = weight.copy()
         weight[order[position >= _MAX_ROWS]] = 0.0
-    effects = _with_noise(_with_errors(replace(known, deviation=deviation, weight=weight)))
+    effects = replace(
+        known,
+        deviation=deviation,
+        weight=weight,
+        noise_ratio=np.ones(len(known.names)),
+        common_rows=np.full(len(known.names), np.inf),
+        reliability=np.ones(len(weight)),
+        tail=NORMAL,
+    )
+    effects = _with_noise(_with_errors(effects))
     if effects.tail != NORMAL or np.isfinite(effects.common_rows).any():
         effects = _with_errors(effects)  # by rows with other weights
-    return _with_uncertainty(effects).with_reliability(effects.known_batches)
+    return with_uncertainty(effects).with_reliability(effects.known_batches)
 
 
 def _with_errors(effects: BatchEffects) -> BatchEffects:
@@ -145,7 +114,7 @@ def _with_noise(effects: BatchEffects) -> BatchEffects:
     return effects.with_reliability(effects.known_batches)
 
 
-def _with_uncertainty(effects: BatchEffects) -> BatchEffects:
+def with_uncertainty(effects: BatchEffects) -> BatchEffects:
     """With larger variances of deviations, as these are estimates from few batches.
 
     The common function is nearest to the batches that it was fitted to, and the deviation of a new

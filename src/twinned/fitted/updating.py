@@ -278,16 +278,8 @@ def update_effects(
     weight = (held_out | ~np.isin(codes, codes[held_out])).astype(np.float64)
     weight = weight if anchors.weight is None else weight * anchors.weight
     features = anchors.schema.to_rows(anchors.matrix).features
-    batches = estimate_effects(
-        first.names,
-        first.deviation,
-        features,
-        residual,
-        codes,
-        weight,
-        shrinks=first.shrinks,
-        kind=first.kind,
-    )
+    known = replace(first, features=features, codes=codes, residual=residual, weight=weight)
+    batches = estimate_effects(known)
     batches = replace(batches, residual=residual - excess)
     batches = batches.with_reliability(batches.known_batches)
     # relative to the first ones, so that predictions are not changed as a whole
