@@ -6,7 +6,7 @@ Needs Chromium, its driver and selenium, as `make test-browser` does.
     python examples/page_picture.py out/advice.html docs/pictures/report.png \\
         --section calibration --height 1430
     twinned serve houses.twin &  # of docs/command-line.md
-    python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/serving.png --height 1205
+    python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/serving.png --height 1138
 """
 
 import argparse
