@@ -1,4 +1,4 @@
-"""Mutated model files: no crash, no hang, bounded memory, and finite predictions or clear errors.
+"""Mutated model files: no crash, no hang, bounded memory, finite predictions of twins, or errors.
 
 `make test-slow` runs this for a minute. The variables FUZZ_FILES, FUZZ_SECONDS and FUZZ_SEED set
 the number of files, the time and the seed; `pytest -s` prints the outcomes, a failure the seed.

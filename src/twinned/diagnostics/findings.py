@@ -1,8 +1,6 @@
-"""Results of checks: findings with codes, and curves; the table and quick models that checks share.
+"""Results of checks: findings with codes, and curves; the table and quick model that checks share.
 
-Ridge regression with the residuals of the nearest rows uses rows with similar features, as twins,
-trees and Gaussian processes do, so that nearly equal rows lower its error where random folds
-separate them. Few extra trees also use rows that agree in a part of the features.
+The quick model is ridge regression with the residuals of the nearest rows.
 """
 
 from __future__ import annotations

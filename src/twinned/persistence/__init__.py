@@ -78,7 +78,6 @@ def load(path: str | PathLike[str]) -> Any:
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         model = _build_model(members, Path(path).stat().st_size)
-    _import_kinds().require_finite_predictions(model)
     return model
 
 

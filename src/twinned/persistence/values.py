@@ -6,7 +6,6 @@ Estimators are *parts* with their fitted state, or parameters without one.
 """
 
 import dataclasses
-import functools
 import inspect
 import os
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import FIT_AGAIN, KINDS, RECORDS, At, verify, verify_fields
-from twinned.rows.validation import check_predictions
 
 Json = Any  # what `json.loads` returns
 State = dict[str, Any]
@@ -180,17 +178,3 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     if hasattr(cls, "check_parameters"):
         model.check_parameters()
     return model
-
-
-def require_finite_predictions(model: BaseEstimator) -> None:
-    """Let `predict` of an estimator of scikit-learn raise where it is not finite, as twins do."""
-    name = type(model).__name__
-    if KINDS[name].module.startswith("sklearn."):
-        model.predict = functools.partial(_predict_finite, model)
-
-
-def _predict_finite(model, X, **params):
-    predicted = type(model).predict(model, X, **params)
-    mean = predicted[0] if isinstance(predicted, tuple) else predicted
-    check_predictions(mean.reshape(len(mean), -1))
-    return predicted
