@@ -58,6 +58,15 @@ def test_model_knows_the_column(fitted, table):
     assert "CCCO" in explained.output
 
 
+def test_notes_on_unusual_molecules_name_descriptors_alone(fitted, table):
+    new = table.with_name("new.csv")
+    new.write_text("dose,structure\n1.5,BrCCCCCCCCCCCCCCCCBr\n")
+    result = run("predict", fitted[0], new)
+    assert result.exit_code == 0, result.output
+    assert "structure (MolWt) 384.2" in result.output
+    assert "fragment" not in result.output
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

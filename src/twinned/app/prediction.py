@@ -18,6 +18,7 @@ from twinned.app.tables.columns import target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table, join_names
 from twinned.estimators.methods import TwinMethods
+from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.known_values import KnownValues
@@ -167,7 +168,11 @@ class TablePredictor:
         beyond, missing = values.beyond(matrix, margin=0.5), values.newly_missing(matrix)
         ranges = np.fmin.reduce(known), np.fmax.reduce(known)
         notes = []
-        for j, name in enumerate(self.model.feature_labels()):
+        labels = self.model.feature_labels()
+        fragments = fragment_columns(labels, known)  # which say nothing to a reader
+        for j, name in enumerate(labels):
+            if j in fragments:
+                continue
             if j not in schema.categorical and (n_beyond := int(beyond[:, j].sum())):
                 shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
                 low, high, first = map(number_text, shown)
