@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.accuracy_neural import TWIN_METHODS
 from benchmarks.frame import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper import anchor_weights, decomposition
 from paper.changed_rules import FITTED, candidate_values, hypothesis_values
@@ -25,6 +26,7 @@ from paper.comparison import (
     count_near,
     gain_columns,
     geometric_mean,
+    published,
     published_gains,
     published_rmse,
 )
@@ -105,6 +107,7 @@ def page_values(records: Records) -> dict[str, str]:
         | hypothesis_values(tables)
         | dropout_values()
         | uncertainty_values()
+        | boosting_values()
     )
     values |= relabelled_network_values()
     values |= forest_feature_values(records)
@@ -402,6 +405,17 @@ def uncertainty_values() -> dict[str, str]:
         "rank_larger": on(means["spread"] > means["loops"]),
         "active_below": on(ratio < 1),
         "active_ratio": f"{geometric_mean(ratio):.2f}",
+    }
+
+
+def boosting_values() -> dict[str, str]:
+    """Return where printed twins, and ours, have lower errors than boosting."""
+    runs = pd.read_csv(RESULTS / "accuracy_neural.csv")
+    means: Any = runs.pivot_table(index="dataset", columns="model", values="rmse")
+    printed = published().query("method in @TWIN_METHODS").groupby("dataset")["rmse"].min()
+    return {
+        "printed_below_boosting": on(printed < means["catboost"]),
+        "twins_below_boosting": on(means["twin:balanced"] < means["catboost"]),
     }
 
 

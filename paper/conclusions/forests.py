@@ -104,7 +104,7 @@ def chosen_gain(m: Measured, baseline: str = SUPERVISED) -> pd.Series:
 def loops_help(m: Measured, baseline: str) -> Outcome:
     """Text and figure G: six of nine sets; table 4 prints a gain on all nine."""
     gain, compared = chosen_gain(m, baseline), loop_gains(m, baseline).columns
-    how = "on labelled rows" if m.variant == "modern" else "by test error, as in the paper"
+    how = "on labelled rows" if m.variant == "modern" else "by test error, as in the paper,"
     details = (
         f"with Λ chosen {how} among {len(compared)} values, the error falls on {on(gain > 0)}; "
         f"gains: {each(gain)}"
