@@ -17,22 +17,21 @@ from typing import Any
 import numpy as np
 
 from paper.member_predictions import FittedTwin, errors
-from paper.networks import extent, fit_trials
+from paper.networks import fit_trials, training_settings
 from paper.records import Trial
 from twinned.neural import TwinNeuralRegressor
 from twinned.pairing.differences import loop_sum
 from twinned.rows.schema import Floats
 
 VARIANTS = ("as_published", "modern")
-N_MEMBERS, QUICK_MEMBERS = 8, 2
+N_MEMBERS = 8
 N_LOOPS = 16  # through each pair of query and anchor
 KINDS = ("members", "loops", "distance")
 FLOOR = 0.1  # share of the mean uncertainty that is added to each: bounds the largest weight
 
 
-def weight_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    members = QUICK_MEMBERS if quick else N_MEMBERS
-    settings = {"members": members, "loops": N_LOOPS, **extent(variant, quick)}
+def weight_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    settings = {"members": N_MEMBERS, "loops": N_LOOPS, **training_settings(variant)}
     return [Trial("weighted-anchors", variant, dataset, split, settings)]
 
 

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from benchmarks.frame import write_file
 from paper.comparison import compare
 from paper.conclusions import VARIANTS, evaluate
 from paper.experiments import (
@@ -26,7 +25,6 @@ from paper.experiments import (
     Experiment,
     current_records,
     draw_figure,
-    draw_figures,
     table_text,
 )
 from paper.origins import study_seconds, total_time
@@ -48,11 +46,9 @@ app = typer.Typer(
     ),
 )
 
-QUICK_SPLITS = 3
 DEFAULT_RESULTS = Path("paper/results")
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-QuickResults = Annotated[bool, typer.Option("--quick", help="Use the records of `run --quick`.")]
 
 
 @app.command("list")
@@ -109,13 +105,12 @@ def run_command(
     datasets: Annotated[
         list[str] | None, typer.Option(help="Keys of data sets; default: all nine.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="Small models and three splits.")] = False,
     together: Annotated[
         bool | None,
         typer.Option(
             "--together/--one-by-one",
             help="Train all networks of a study and data set as one program; default: where JAX "
-            "has a GPU, and with --quick.",
+            "has a GPU.",
         ),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
@@ -129,20 +124,19 @@ def run_command(
 ) -> None:
     """Run the trials that have no record yet; `list` states how long all of them take.
 
-    Examples: python -m paper run T5 --variant modern --splits 25;
-    python -m paper run all --quick
+    Examples: python -m paper run T5 --variant modern --splits 25; python -m paper run all
     """
     with _exit_on_bad_input():
         studies = _studies(_experiments(keys))
         possible = list(dict.fromkeys(name for study in studies for name in study.variants))
         for name in variant or ():
             check_choice("variant", name, possible)
-        names = variant or (["modern"] if quick else possible)
-        seeds = list(PAPER_SEEDS)[: splits or (QUICK_SPLITS if quick else len(PAPER_SEEDS))]
+        names = variant or possible
+        seeds = PAPER_SEEDS[:splits]
         uses_datasets = any(study.uses_datasets for study in studies)
         available = _available(datasets or list(KEYS)) if uses_datasets else []
         work = [
-            (study, name, list_trials(study, name, available, seeds, quick))
+            (study, name, list_trials(study, name, available, seeds))
             for study in studies
             for name in study.variants
             if name in names
@@ -153,11 +147,10 @@ def run_command(
                 f"{', '.join(names)}; forests as written need python -m paper.forest_search "
                 "first."
             )
-    # quick results are stored in a folder of their own
-    records = Records(results / "quick" if quick else results, current_commit() if again else None)
+    records = Records(results, current_commit() if again else None)
     deadline = time.monotonic() + 60 * minutes
     if together is None:
-        together = quick or jax.default_backend() != "cpu"
+        together = jax.default_backend() != "cpu"
     with _progress_bar() as progress:
         for study, name, trials in work:
             if not trials:  # not every study has every data set
@@ -212,7 +205,6 @@ def quick_command(
 def show_command(
     key: Annotated[str, typer.Argument(help="An experiment, such as T5.")],
     variant: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
-    quick: QuickResults = False,
     results: Results = DEFAULT_RESULTS,
     as_json: AsJson = False,
 ) -> None:
@@ -220,16 +212,16 @@ def show_command(
 
     Examples: python -m paper show T5 --variant modern; python -m paper show A
     """
-    records = Records(results / "quick" if quick else results)
+    records = Records(results)
     with _exit_on_bad_input():
         experiment = _experiments([key])[0]
         name = variant or experiment.variants[0]
         check_choice("variant", name, list(experiment.variants))
-        found = _read(records, experiment, name, quick)
+        found = _read(records, experiment, name)
         if not found:
             raise ValueError(
                 f"There are no records of {key} in the variant {name} in {records.folder}; "
-                f"create them: python -m paper run {key} --variant {name}{' --quick' * quick}."
+                f"create them: python -m paper run {key} --variant {name}."
             )
     if experiment.table is not None and as_json:
         compared = compare(key, experiment.table(found))
@@ -239,28 +231,6 @@ def show_command(
     elif experiment.draw is not None:
         panels = draw_figure(experiment, found, name)
         print(panels.save(records.folder, f"{key}-{name}"))
-
-
-@app.command("report")
-def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = False) -> None:
-    """Write every table (Markdown) and figure (PNG) that has records, beside them.
-
-    Example: python -m paper report
-    """
-    folder = results / "quick" if quick else results
-    written: list[Path] = []
-    for experiment in EXPERIMENTS.values():
-        for name in experiment.variants:
-            found = _read(Records(folder), experiment, name, quick)
-            if found and experiment.table is not None:
-                path = folder / f"{experiment.key}-{name}.md"
-                write_file(path, table_text(experiment, found, name).encode())
-                written.append(path)
-    written += draw_figures(Records(folder), folder, quick=quick)
-    with _exit_on_bad_input():
-        if not written:
-            raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")
-    print(*written, sep="\n")
 
 
 @app.command("conclusions")
@@ -288,7 +258,7 @@ def conclusions_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = Fa
 
 @app.command("page")
 def page_command(results: Results = DEFAULT_RESULTS) -> None:
-    """Write the pages of the reproduction in docs from their templates and the records.
+    """Write all tables beside the records, and figures and pages of the reproduction in docs.
 
     Example: python -m paper page
     """
@@ -324,11 +294,9 @@ def _studies(experiments: list[Experiment]) -> list[Study]:
     return [STUDIES[key] for key in keys]
 
 
-def _read(
-    records: Records, experiment: Experiment, variant: str, quick: bool
-) -> RecordsByStudy | None:
+def _read(records: Records, experiment: Experiment, variant: str) -> RecordsByStudy | None:
     """Return the records of an experiment's current trials; None where its first study has none."""
-    found = {key: current_records(records, key, variant, quick) for key in experiment.studies}
+    found = {key: current_records(records, key, variant) for key in experiment.studies}
     return found if found[experiment.studies[0]] else None
 
 

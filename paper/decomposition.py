@@ -20,8 +20,8 @@ import numpy as np
 
 from paper.bias_variance import bias_variance_covariance
 from paper.data import Points
-from paper.member_predictions import FittedTwin, plain_predictions
-from paper.networks import fit_all, make_network, quick_training
+from paper.member_predictions import FittedTwin
+from paper.networks import fit_all, make_network
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
@@ -37,17 +37,17 @@ def expected_error(parts: dict[str, float], size: int) -> float:
     return parts["bias"] + parts["variance"] / size + (1 - 1 / size) * parts["covariance"]
 
 
-def decomposition_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+def decomposition_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     """Return one trial per formula."""
     if dataset not in GENERATORS or split != 0:
         return []
     settings = {
-        "sets": 4 if quick else N_SETS,
-        "learn": 60 if quick else N_TRAIN,
+        "sets": N_SETS,
+        "learn": N_TRAIN,
         "test": N_TEST,
-        "members": 2 if quick else N_MEMBERS,
+        "members": N_MEMBERS,
         "anchors": N_ANCHORS,
-        **(quick_training() if quick else {"effort": "balanced"}),
+        "effort": "balanced",
     }
     return [Trial("decomposition", variant, dataset, 0, settings)]
 
@@ -59,7 +59,7 @@ def run_decomposition(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any
         X_test, truth = _draw(trial.dataset, settings["test"], 0, noise=False)
         twins = [FittedTwin(model) for model in _fit_sets(trial, TwinNeuralRegressor)]
         estimates = [np.stack(list(twin.estimates(X_test))) for twin in twins]
-        plain = [plain_predictions(model, X_test) for model in _fit_sets(trial, NeuralRegressor)]
+        plain = [model.predict_members(X_test) for model in _fit_sets(trial, NeuralRegressor)]
         rng = np.random.RandomState(0)
         anchors = [rng.permutation(own.shape[2])[: settings["anchors"]] for own in estimates]
         ensembles = {  # (set, member, query) each

@@ -39,21 +39,21 @@ STUDIES = {  # in the order of the paper
             networks.VARIANTS,
             networks.plain_trials,
             networks.run_plain,
-            batch_key=networks.training_batch,
+            together=True,
         ),
         Study(
             "twin-networks",
             networks.VARIANTS,
             networks.twin_trials,
             networks.run_twins,
-            batch_key=networks.training_batch,
+            together=True,
         ),
         Study(
             "paired-networks",
             networks.VARIANTS,
             networks.paired_trials,
             networks.run_paired,
-            batch_key=networks.training_batch,
+            together=True,
         ),
         Study("neighbors", networks.VARIANTS, knn.knn_trials, knn.run_knn),
         Study(
@@ -74,14 +74,14 @@ STUDIES = {  # in the order of the paper
             semi_supervised_networks.VARIANTS,
             semi_supervised_networks.semi_supervised_network_trials,
             semi_supervised_networks.run_semi_supervised_networks,
-            batch_key=networks.training_batch,
+            together=True,
         ),
         Study(
             "weighted-anchors",
             anchor_weights.VARIANTS,
             anchor_weights.weight_trials,
             anchor_weights.run_weights,
-            batch_key=networks.training_batch,
+            together=True,
         ),
         Study(
             "iterated-loops",
@@ -101,21 +101,19 @@ STUDIES = {  # in the order of the paper
 }
 
 
-def current_records(
-    records: Records, study: str, variant: str, quick: bool = False
-) -> list[Record]:
+def current_records(records: Records, study: str, variant: str) -> list[Record]:
     """Return the records of a study's current trials.
 
     Records of settings that are no longer used are ignored.
     """
-    identities = _identities(study, variant, quick)
+    identities = _identities(study, variant)
     return [r for r in records.read(study, variant) if r["identity"] in identities]
 
 
 @cache
-def _identities(study: str, variant: str, quick: bool) -> frozenset[str]:
+def _identities(study: str, variant: str) -> frozenset[str]:
     """Identities of all trials of a study."""
-    trials = list_trials(STUDIES[study], variant, KEYS, PAPER_SEEDS, quick)
+    trials = list_trials(STUDIES[study], variant, KEYS, PAPER_SEEDS)
     return frozenset(trial.identity for trial in trials)
 
 
@@ -167,19 +165,15 @@ def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -
     return panels
 
 
-def draw_figures(
-    records: Records, folder: Path, prefix: str = "", quick: bool = False
-) -> list[Path]:
+def draw_figures(records: Records, folder: Path) -> list[Path]:
     """Write a picture of each figure that has records, in each variant; return their paths."""
     written = []
     for experiment in EXPERIMENTS.values():
         for variant in experiment.variants:
-            found = {
-                key: current_records(records, key, variant, quick) for key in experiment.studies
-            }
+            found = {key: current_records(records, key, variant) for key in experiment.studies}
             if experiment.draw is not None and found[experiment.studies[0]]:
                 panels = draw_figure(experiment, found, variant)
-                written.append(panels.save(folder, f"{prefix}{experiment.key}-{variant}"))
+                written.append(panels.save(folder, f"paper-{experiment.key}-{variant}"))
     return written
 
 

@@ -369,7 +369,7 @@ def figure_i(records: RecordsByStudy) -> Panels:
     present = set().union(*(record["result"] for record in trials))
     for weight, color in zip(ROUND_WEIGHTS, (GREEN, BLUE, RED), strict=True):
         key = weight_name(weight)
-        if key not in present:  # a quick run has fewer
+        if key not in present:
             continue
         for field in fields:
 

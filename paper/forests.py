@@ -47,9 +47,9 @@ def tuned_parameters() -> dict[str, dict[str, dict[str, Any]]]:
     return parameters
 
 
-def forest_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    """Return the trials of the forest and its twins; `quick` has a fifth of the trees."""
-    settings: dict[str, Any] = {"trees": N_TREES // 5 if quick else N_TREES}
+def forest_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    """Return the trials of the forest and its twins."""
+    settings: dict[str, Any] = {"trees": N_TREES}
     found = tuned_parameters()[dataset]
     methods: list[dict[str, Any]] = []
     if variant == "as_published":

@@ -17,7 +17,7 @@ from paper.records import Trial
 from twinned.rows.neighbors import distance_matrix
 
 
-def knn_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+def knn_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     return [Trial("neighbors", variant, dataset, split, {"neighbors": list(NEIGHBORS)})]
 
 

@@ -42,7 +42,6 @@ OTHER_LOOP_WEIGHTS = tuple(weight for weight in ALL_LOOP_WEIGHTS if weight not i
 WHOLE_LISTS = ("BC", "WN")
 N_FOLDS, N_ROUNDS, ROUND_TREES = 5, 5, 20
 ROUND_WEIGHTS = (0.1, 1 / 3, 1.0)
-QUICK_TREES, QUICK_WEIGHTS = 5, (0.0, 1 / 3, 1.0)
 
 
 class RowIndices(NamedTuple):
@@ -53,33 +52,31 @@ class RowIndices(NamedTuple):
     test: Indices
 
 
-def semi_supervised_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+def semi_supervised_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     """Return the trials of a split; and those of the folds of split 0, by which Λ is chosen."""
-    few = QUICK_WEIGHTS if quick else LOOP_WEIGHTS
-    settings = _forest_settings(variant, dataset, QUICK_TREES if quick else N_TREES)
+    settings = _forest_settings(variant, dataset, N_TREES)
     if settings is None:
         return []
-    changes: list[dict[str, Any]] = [{"loop_weights": list(few)}]
+    changes: list[dict[str, Any]] = [{"loop_weights": list(LOOP_WEIGHTS)}]
     if variant == "as_published":
         settings["forest"] = searched_on_splits()[dataset, split]
-    elif split == 0 and not quick:
+    elif split == 0:
         changes = [{"loop_weights": list(ALL_LOOP_WEIGHTS)}]
-    elif variant == "as_written" and dataset in WHOLE_LISTS and not quick:
+    elif variant == "as_written" and dataset in WHOLE_LISTS:
         changes.append({"loop_weights": list(OTHER_LOOP_WEIGHTS)})
     if split == 0 and variant == "modern":
-        folds = range(2 if quick else N_FOLDS)
-        changes += [{"loop_weights": list(few), "fold": fold} for fold in folds]
+        few = list(LOOP_WEIGHTS)
+        changes += [{"loop_weights": few, "fold": fold} for fold in range(N_FOLDS)]
     return [
         Trial("semi-supervised-forests", variant, dataset, split, settings | own) for own in changes
     ]
 
 
-def iterated_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    settings = _forest_settings(variant, dataset, QUICK_TREES if quick else ROUND_TREES)
+def iterated_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    settings = _forest_settings(variant, dataset, ROUND_TREES)
     if settings is None:
         return []
-    weights = ROUND_WEIGHTS[1:] if quick else ROUND_WEIGHTS
-    settings |= {"rounds": 2 if quick else N_ROUNDS, "loop_weights": list(weights)}
+    settings |= {"rounds": N_ROUNDS, "loop_weights": list(ROUND_WEIGHTS)}
     return [Trial("iterated-loops", variant, dataset, split, settings)]
 
 

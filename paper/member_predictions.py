@@ -46,7 +46,7 @@ class FittedTwin:
 
     def nearest_anchors(self, X: Floats, k: int) -> Any:
         """(query, k) indices of the nearest anchors, nearest first."""
-        return smallest_indices(self.anchor_distances(X), k)
+        return np.argsort(self.anchor_distances(X), axis=1, kind="stable")[:, :k]
 
     def estimates(self, X: Floats) -> Iterator[Floats]:
         """Yield (query, anchor) estimates, member by member."""
@@ -104,28 +104,6 @@ class FittedTwin:
                     for low in range(0, len(queries), step)
                 ]
             yield np.concatenate(blocks, axis=1)[0, :, :, 0]
-
-
-def plain_predictions(model: Any, X: Floats) -> Floats:
-    """(member, query) predictions of a fitted `NeuralRegressor`."""
-    return model.predict_members(X)
-
-
-def smallest_indices(values: Floats, k: int) -> Any:
-    """(row, k) indices of the smallest values of each row, in order; of equal ones the first.
-
-    >>> smallest_indices(np.array([[3.0, 1.0, 2.0, 1.0]]), 3)
-    array([[1, 3, 2]])
-    """
-    if k >= values.shape[1]:
-        return np.argsort(values, axis=1, kind="stable")[:, :k]
-    subset = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-    found = np.take_along_axis(values, subset, axis=1)
-    indices = np.take_along_axis(subset, np.argsort(found, axis=1, kind="stable"), axis=1)
-    # where not all of the equal values are among the first k, the partition took any of them
-    tied = np.flatnonzero((values <= found.max(axis=1, keepdims=True)).sum(axis=1) > k)
-    indices[tied] = np.argsort(values[tied], axis=1, kind="stable")[:, :k]
-    return indices
 
 
 def errors(predicted: Floats, y: Floats, axis: int) -> Floats:

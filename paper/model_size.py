@@ -53,7 +53,7 @@ def count_stored_numbers(size: int, n_features: int, n_frequencies: int = 0) -> 
     return size * plain, twin + size * (n_features + 1)
 
 
-def size_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+def size_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     """Return one trial, which uses no data set."""
     settings = {
         "hidden": list(HIDDEN),
@@ -61,7 +61,7 @@ def size_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Tri
         "measured_features": MEASURED_FEATURES,
         "features": list(FEATURE_COUNTS),
         "sizes": list(ENSEMBLE_SIZES),
-        "measured": [1, 2] if quick else list(MEASURED_SIZES),
+        "measured": list(MEASURED_SIZES),
     }
     return [Trial("storage", variant, dataset, split, settings)]
 

@@ -28,7 +28,6 @@ from paper.member_predictions import (
     errors_by_ensemble_size,
     errors_by_n_anchors,
     errors_by_n_neighbors,
-    plain_predictions,
 )
 from paper.published import PublishedNetwork, PublishedTwin, fit_published
 from paper.records import Trial
@@ -36,8 +35,6 @@ from twinned import NearestPairs, RandomPairs
 from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor, fit_many
 
 N_MEMBERS, N_PAIRED = 32, {"as_published": 1, "as_written": 1, "modern": 4}
-QUICK_MEMBERS, QUICK_STEPS = 4, 100
-QUICK_ROWS = (140, 20, 40)  # training, validation and test: all data sets have as many
 NEIGHBORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # anchors of a twin that was trained on all pairs
 NEAREST_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # in training and prediction
 MULTIPLIERS = (1, 2, 4, 8, 16, 32, 64)
@@ -45,26 +42,23 @@ LEAST_PARTNERS = 2  # of the author's code; it counts a training point among its
 VARIANTS = ("as_published", "modern", "as_written")
 
 
-def plain_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **extent(variant, quick)}
+def plain_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    settings = {"members": N_MEMBERS, **training_settings(variant)}
     if variant != "modern":
         settings["last_batch"] = "remaining rows"  # earlier records: filled to a full batch
     return [Trial("plain-networks", variant, dataset, split, settings)]
 
 
-def twin_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **extent(variant, quick)}
-    settings["neighbors"] = list(NEIGHBORS)
+def twin_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    settings = {"members": N_MEMBERS, **training_settings(variant), "neighbors": list(NEIGHBORS)}
     return [Trial("twin-networks", variant, dataset, split, settings)]
 
 
-def paired_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+def paired_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     kinds: dict[str, tuple[int, ...]] = {"nearest": NEAREST_PAIRS, "random": MULTIPLIERS}
-    if quick:
-        kinds = {"nearest": (4, 16), "random": (1, 8)}
     if variant == "modern":
         kinds["all"] = (0,)
-    settings = {"members": 1 if quick else N_PAIRED[variant], **extent(variant, quick)}
+    settings = {"members": N_PAIRED[variant], **training_settings(variant)}
     return [
         Trial(
             "paired-networks",
@@ -87,37 +81,16 @@ def _author_rules(variant: str, pairs: str, partners: int) -> dict[str, Any]:
     return {}
 
 
-def extent(variant: str, quick: bool) -> dict[str, Any]:
-    """Return the settings of training length and, for a quick run, of the number of rows."""
-    settings: dict[str, Any] = {}
-    if variant == "modern":
-        settings |= quick_training() if quick else {"effort": "balanced"}
-    return settings | ({"max_rows": list(QUICK_ROWS)} if quick else {})
-
-
-def quick_training() -> dict[str, Any]:
-    """Return the settings of our training for a quick run."""
-    return {"effort": "fast", "max_steps": QUICK_STEPS}
-
-
-def training_batch(trial: Trial) -> Any:
-    """Return which trials train as one program: those of a data set.
-
-    The length of the paper's epochs depends on the data set. That of our steps does not, but the
-    records of a program are written when it ends: an interruption costs those of one data set. A
-    quick run, most of which is compiling, has one program for all data sets.
-    """
-    return "quick" if "max_steps" in trial.settings else trial.dataset
+def training_settings(variant: str) -> dict[str, Any]:
+    """Return the settings of the training, which that of the paper does not have."""
+    return {"effort": "balanced"} if variant == "modern" else {}
 
 
 def run_plain(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
     """Yield errors of one network and of ensembles."""
     for trial, model, (_, (X, y)) in fit_trials(batch, NeuralRegressor):
-        predicted = plain_predictions(model, X)
-        yield (
-            trial,
-            {"members": errors_by_ensemble_size(predicted, y), "epochs": _epochs(model)},
-        )
+        members = errors_by_ensemble_size(model.predict_members(X), y)
+        yield trial, {"members": members, "epochs": _epochs(model)}
 
 
 def run_twins(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
@@ -128,14 +101,13 @@ def run_twins(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
         order = rng.permutation(len(twin.anchors_y))
         sizes = [k for k in trial.settings["neighbors"] if k <= len(order)]
         nearest = twin.nearest_anchors(X, max(sizes))
-        all_anchors, random_anchor, one_anchor, by_n_anchors, by_n_neighbors = [], [], [], [], []
+        all_anchors, random_anchor, by_n_anchors, by_n_neighbors = [], [], [], []
         for estimates in twin.estimates(X):
             queries = np.arange(len(estimates))
             all_anchors.append(estimates.mean(axis=1))
             random_anchor.append(
                 estimates[queries, rng.randint(estimates.shape[1], size=len(estimates))]
             )
-            one_anchor.append(errors(estimates, y, axis=0).mean())
             by_n_anchors.append(errors_by_n_anchors(estimates, y, order))
             by_n_neighbors.append(errors_by_n_neighbors(estimates, y, nearest, sizes))
         nearest = twin.nearest_anchors(validation[0], max(sizes))
@@ -146,7 +118,6 @@ def run_twins(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
         yield (
             trial,
             {
-                "one_anchor": float(np.mean(one_anchor)),
                 "anchors": _means(by_n_anchors),
                 "members": errors_by_ensemble_size(np.array(all_anchors), y),
                 "members_one_anchor": errors_by_ensemble_size(np.array(random_anchor), y),
@@ -193,20 +164,13 @@ def fit_trials(
 ) -> Iterator[tuple[Trial, Any, tuple[Points, Points]]]:
     """Yield each trial with its fitted model and its (validation, test) points.
 
-    All are trained at once. Where the settings have `max_rows`, the parts have only so many points.
+    All are trained at once.
     """
-    rows = [_parts(trial) for trial in batch]
+    rows = [split_rows(trial.dataset, trial.split) for trial in batch]
     problems = [(*train, None, *validation) for train, validation, _ in rows]
     models = fit_all([make_estimator(trial, kind) for trial in batch], problems)
     for trial, model, (_, validation, test) in zip(batch, models, rows, strict=True):
         yield trial, model, (validation, test)
-
-
-def _parts(trial: Trial) -> list[Points]:
-    """Training, validation and test points."""
-    parts = split_rows(trial.dataset, trial.split)
-    sizes = trial.settings.get("max_rows", [None] * len(parts))
-    return [(X[:n], y[:n]) for (X, y), n in zip(parts, sizes, strict=True)]
 
 
 def fit_all(estimators: list[Any], problems: list[Any]) -> list[Any]:
@@ -228,9 +192,8 @@ def make_network(kind: Any, trial: Trial, **options: Any) -> Any:
     if trial.variant != "modern":
         published = PublishedTwin if kind is TwinNeuralRegressor else PublishedNetwork
         return published(trial.variant, **options)
-    settings = trial.settings
-    training = NeuralTraining(n_folds=1, selection="mean", max_steps=settings.get("max_steps"))
-    return kind(effort=settings["effort"], training=training, **options)
+    training = NeuralTraining(n_folds=1, selection="mean")
+    return kind(effort=trial.settings["effort"], training=training, **options)
 
 
 def _pairs(trial: Trial) -> Any:

@@ -52,21 +52,32 @@ PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
-    """Write all pages and return their paths."""
+    """Write all tables, pages and pictures, and return their paths."""
+    records = CachedRecords(records.folder)
     values = page_values(records)
     written = []
     for template in sorted(TEMPLATES.glob("*.md")):
         path = folder / template.name
         write_file(path, render(template.read_text("utf-8"), values).encode())
         written.append(path)
-    return written + write_pictures(records, folder / "pictures")
+    return written + write_tables(records) + write_pictures(records, folder / "pictures")
+
+
+def write_tables(records: Records) -> list[Path]:
+    """Write the tables that have records, beside these."""
+    written = []
+    for key, variant in comparisons(records):
+        path = records.folder / f"{key}-{variant}.md"
+        write_file(path, _table_text(records, EXPERIMENTS[key], variant).encode())
+        written.append(path)
+    return written
 
 
 def write_pictures(records: Records, folder: Path) -> list[Path]:
     """Draw figure 1, and all figures that have records."""
     first = folder / "paper-1.png"
     write_figure(first, draw_dual_formulation())
-    return [first, *draw_figures(records, folder, "paper-")]
+    return [first, *draw_figures(records, folder)]
 
 
 def render(template: str, values: dict[str, str]) -> str:
@@ -98,7 +109,7 @@ def page_values(records: Records) -> dict[str, str]:
     values = conclusion_values(evaluate(records))
     values |= cell_values(tables)
     values |= {
-        f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
+        f"{key}_{variant}": _without_title(_table_text(records, EXPERIMENTS[key], variant))
         for key, variant in tables
     }
     values |= time_values(records) | setting_values()
@@ -141,9 +152,12 @@ def result_links(records: Records) -> dict[str, str]:
 
 
 def _table_text(records: Records, experiment: Experiment, variant: str) -> str:
-    """The page of a table without its title."""
     own = {key: current_records(records, key, variant) for key in experiment.studies}
-    return table_text(experiment, own, variant).split("\n", 2)[2].strip()
+    return table_text(experiment, own, variant)
+
+
+def _without_title(page: str) -> str:
+    return page.split("\n", 2)[2].strip()
 
 
 def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
@@ -412,7 +426,8 @@ def boosting_values() -> dict[str, str]:
     """Return where printed twins, and ours, have lower errors than boosting."""
     runs = pd.read_csv(RESULTS / "accuracy_neural.csv")
     means: Any = runs.pivot_table(index="dataset", columns="model", values="rmse")
-    printed = published().query("method in @TWIN_METHODS").groupby("dataset")["rmse"].min()
+    twins = published()[published()["method"].isin(TWIN_METHODS)]
+    printed = twins.groupby("dataset")["rmse"].min()
     return {
         "printed_below_boosting": on(printed < means["catboost"]),
         "twins_below_boosting": on(means["twin:balanced"] < means["catboost"]),

@@ -41,8 +41,6 @@ SHARES, LOOP_WEIGHTS, N_ROUNDS = (0.1, 0.3, 0.7), (0.1, 1.0, 10.0), 2
 PUBLISHED_PARTS = {"labelled": 0.3, "validation": 0.1, "unlabelled": 0.5, "test": 0.1}
 PUBLISHED_SHARES, PUBLISHED_WEIGHTS = (PUBLISHED_PARTS["labelled"],), (1.0, 10.0, 100.0)
 PUBLISHED_MEMBERS = 4  # of plain networks, whose agreement rates their pseudo-labels
-QUICK_DATASET, QUICK_SHARES, QUICK_WEIGHTS, QUICK_STEPS = "TF", (0.3,), (1.0,), 50
-QUICK_EPOCHS = 8
 MIN_LABELLED = 10
 ACTIVATIONS = ("silu", "relu")  # of the two networks of co-training
 
@@ -62,28 +60,16 @@ class Problem(NamedTuple):
     validation: tuple[Floats, Floats] | None = None  # as published, X and y
 
 
-def semi_supervised_network_trials(
-    variant: str, dataset: str, split: int, quick: bool
-) -> list[Trial]:
-    """Return a trial for each share of labelled rows; a quick run has one data set."""
-    if quick and dataset != QUICK_DATASET:
-        return []
+def semi_supervised_network_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    """Return a trial for each share of labelled rows."""
     if variant == "as_published":
-        published = {"members": PUBLISHED_MEMBERS, "loop_weights": list(PUBLISHED_WEIGHTS)}
-        if quick:
-            published |= {"loop_weights": list(QUICK_WEIGHTS), "max_epochs": QUICK_EPOCHS}
-        rounds = {"rounds": 1 if quick else N_ROUNDS}
-        return [
-            Trial(STUDY, variant, dataset, split, published | rounds | {"share": share})
-            for share in PUBLISHED_SHARES
-        ]
-    settings = {"effort": "fast", "loop_weights": list(LOOP_WEIGHTS), "rounds": N_ROUNDS}
-    if quick:
-        settings |= {"loop_weights": list(QUICK_WEIGHTS), "rounds": 1, "max_steps": QUICK_STEPS}
-    return [
-        Trial(STUDY, variant, dataset, split, settings | {"share": share})
-        for share in (QUICK_SHARES if quick else SHARES)
-    ]
+        shares, weights = PUBLISHED_SHARES, PUBLISHED_WEIGHTS
+        settings: dict[str, Any] = {"members": PUBLISHED_MEMBERS}
+    else:
+        shares, weights = SHARES, LOOP_WEIGHTS
+        settings = {"effort": "fast"}
+    settings |= {"loop_weights": list(weights), "rounds": N_ROUNDS}
+    return [Trial(STUDY, variant, dataset, split, settings | {"share": share}) for share in shares]
 
 
 def run_semi_supervised_networks(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
@@ -160,7 +146,7 @@ def _fit_published_twins(
     problems: list[Problem], settings: dict[str, Any], loop_weights: list[float]
 ) -> list[list[Errors]]:
     """The same for the author's training: all loop weights are one program."""
-    twin = PublishedTwin(random_state=0, max_epochs=settings.get("max_epochs"))
+    twin = PublishedTwin(random_state=0)
     estimators = [clone(twin).set_params(loop_weight=w) for w in loop_weights for _ in problems]
     sets = [_published_set(p, p.X, p.y, p.X_unlabelled) for _ in loop_weights for p in problems]
     models = fit_published(estimators, sets)
@@ -175,11 +161,7 @@ def _networks(problems: list[Problem], settings: dict[str, Any], number: int) ->
 
 def _published_networks(problems: list[Problem], settings: dict[str, Any], number: int) -> Fit:
     """The same for the author's training: they differ in their random numbers."""
-    network = PublishedNetwork(
-        n_members=settings["members"],
-        random_state=number,
-        max_epochs=settings.get("max_epochs"),
-    )
+    network = PublishedNetwork(n_members=settings["members"], random_state=number)
 
     def fit(sets: Points) -> list[Any]:
         own = [_published_set(p, X, y) for p, (X, y) in zip(problems, sets, strict=True)]
@@ -223,7 +205,7 @@ def _fit_co_training(problems: list[Problem], rounds: int, fits: list[Fit]) -> l
 
 def _options(settings: dict[str, Any], activation: str = "silu") -> dict[str, Any]:
     """Parameters that all networks share."""
-    training = NeuralTraining(max_steps=settings.get("max_steps"), activation=activation)
+    training = NeuralTraining(activation=activation)
     return {"effort": settings["effort"], "training": training, "random_state": 0}
 
 

@@ -7,7 +7,7 @@ suits an accelerator; otherwise they are executed one by one, in one or several 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from math import inf
@@ -32,28 +32,28 @@ class Study:
         The name of its records: "twin-networks".
     variants : tuple of str
         Those of "as_published", "as_written" and "modern" that it has.
-    trials : callable (variant, dataset, split, quick) → list of Trial
+    trials : callable (variant, dataset, split) → list of Trial
         Its trials on one split.
     execute : callable (list of Trial) → iterator of (Trial, result)
         Executes the trials of one batch.
     uses_datasets : bool, default=True
         Whether it has trials for each data set and split; otherwise `trials` is called once, for
         the data set "none".
-    batch_key : callable (Trial) → hashable, default=None
-        Trials of equal key may be executed together, as one program of an accelerator; None: each
-        is executed alone.
+    together : bool, default=False
+        Whether the trials of a data set may be executed as one program of an accelerator. Its
+        records are written when it ends: an interruption costs those of one data set.
     """
 
     key: str
     variants: tuple[str, ...]
-    trials: Callable[[str, str, int, bool], list[Trial]]
+    trials: Callable[[str, str, int], list[Trial]]
     execute: Callable[[list[Trial]], Iterator[tuple[Trial, Result]]]
     uses_datasets: bool = True
-    batch_key: Callable[[Trial], Hashable] | None = None
+    together: bool = False
 
 
 def list_trials(
-    study: Study, variant: str, datasets: Iterable[str], splits: Iterable[int], quick: bool = False
+    study: Study, variant: str, datasets: Iterable[str], splits: Iterable[int]
 ) -> list[Trial]:
     """Return all trials of a study in one variant.
 
@@ -65,22 +65,19 @@ def list_trials(
             f"{study.key} has no variant {variant!r}; it has {', '.join(study.variants)}."
         )
     if not study.uses_datasets:
-        return study.trials(variant, "none", 0, quick)
+        return study.trials(variant, "none", 0)
     datasets = list(datasets)
-    of_splits = [
-        study.trials(variant, dataset, split, quick) for split in splits for dataset in datasets
-    ]
+    of_splits = [study.trials(variant, dataset, split) for split in splits for dataset in datasets]
     return [trial for number in zip_longest(*of_splits) for trial in number if trial is not None]
 
 
 def batches(study: Study, trials: Sequence[Trial], together: bool) -> list[list[Trial]]:
     """Return groups of trials that are executed at once."""
-    batch_key = study.batch_key
-    if not together or batch_key is None:
+    if not (together and study.together):
         return [[trial] for trial in trials]
-    groups: dict[Hashable, list[Trial]] = {}
+    groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
-        groups.setdefault((trial.variant, batch_key(trial)), []).append(trial)
+        groups.setdefault((trial.variant, trial.dataset), []).append(trial)
     return list(groups.values())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from paper.data import split_rows
-from paper.networks import extent, make_estimator
+from paper.networks import make_estimator, training_settings
 from paper.records import Trial
 from twinned import NearestAnchors
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
@@ -21,24 +21,15 @@ from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 VARIANTS = ("as_published", "modern")
 NEAREST_PAIRS = (2, 8, 32, 128)
 ANCHORS = (1, 4, 16, 64)  # nearest anchors of the twin of all pairs
-REPETITIONS, QUICK_REPETITIONS = {"as_published": 3, "modern": 5}, 2
+REPETITIONS = {"as_published": 3, "modern": 5}
 
 
-def timing_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    """Return a trial for each kind of network on one split: repetitions differ in their seed.
-
-    A quick run has one data set.
-    """
-    if split > 0 or (quick and dataset != "TF"):
+def timing_trials(variant: str, dataset: str, split: int) -> list[Trial]:
+    """Return a trial for each kind of network on one split: repetitions differ in their seed."""
+    if split > 0:
         return []
     kinds = [("plain", 0), ("all", 0), *(("nearest", k) for k in NEAREST_PAIRS)]
-    if quick:
-        kinds = [("plain", 0), ("all", 0), ("nearest", 8)]
-    settings: dict[str, Any] = {
-        "members": 1,
-        "repetitions": QUICK_REPETITIONS if quick else REPETITIONS[variant],
-        **extent(variant, quick),
-    }
+    settings = {"members": 1, "repetitions": REPETITIONS[variant], **training_settings(variant)}
     return [
         Trial("timing", variant, dataset, 0, settings | {"pairs": kind, "partners": partners})
         for kind, partners in kinds

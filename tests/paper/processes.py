@@ -111,7 +111,7 @@ def run_benchmark(folder: str) -> None:
 def toy_study(folder: Path) -> Study:
     """Trials of a few milliseconds that log when they start and whether they have a record."""
 
-    def trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+    def trials(variant: str, dataset: str, split: int) -> list[Trial]:
         return [Trial("toy", variant, dataset, split, {"power": power}) for power in (1, 2)]
 
     def execute(batch: Any) -> Any:
@@ -123,7 +123,7 @@ def toy_study(folder: Path) -> Study:
             time.sleep(0.002)
             yield trial, {"value": float(np.sum(rng.normal(size=50) ** trial.settings["power"]))}
 
-    return Study("toy", ("modern",), trials, execute, batch_key=lambda trial: trial.dataset)
+    return Study("toy", ("modern",), trials, execute, together=True)
 
 
 def all_trials(study: Study) -> list[Trial]:

@@ -18,7 +18,7 @@ def run(*arguments):
 
 def current_trials(n_splits):
     """Return the trials of T5 on TF, split by split."""
-    return [STUDIES["forests"].trials("modern", "TF", split, False) for split in range(n_splits)]
+    return [STUDIES["forests"].trials("modern", "TF", split) for split in range(n_splits)]
 
 
 @pytest.fixture
@@ -68,22 +68,23 @@ def test_the_quick_run_shows_now_recorded_and_printed(empty, monkeypatch):
     assert "0.1402" in result.stdout  # table 5 of the paper
 
 
-def test_run_without_data_files_names_them_and_runs_the_formula(empty):
-    call = ["run", "T5", "--variant", "modern", "--quick", "--splits", "2", "--results", str(empty)]
+KNN = Experiment("N", "study", "k-NN", ("neighbors",))  # the others would take minutes
+
+
+def test_run_without_data_files_names_them_and_runs_the_formula(empty, monkeypatch):
+    monkeypatch.setattr("paper.cli.EXPERIMENTS", {"N": KNN})
+    call = ["run", "N", "--variant", "modern", "--splits", "2", "--results", str(empty)]
     result = run(*call)
     assert result.exit_code == 0, result.stderr
     missing = [line for line in result.stderr.splitlines() if "is skipped" in line]
     assert len(missing) == 8
     assert all("TWINNED_DATA" in line for line in missing)
-    records = Records(empty / "quick").read("forests", "modern")
-    assert {record["config"]["dataset"] for record in records} == {"TF"}
+    records = Records(empty).read("neighbors", "modern")
+    found = [(record["config"]["dataset"], record["config"]["split"]) for record in records]
+    assert sorted(found) == [("TF", 0), ("TF", 1)]
     # a second run has nothing to do
     run(*call)
-    assert Records(empty / "quick").read("forests", "modern") == records
-    # quick results are not counted as results
-    rows = json.loads(run("list", "--json", "--results", str(empty)).stdout)
-    assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"][0] == 0
-    assert "| TF |" in run("show", "T5", "--variant", "modern", "--quick", *call[-2:]).stdout
+    assert Records(empty).read("neighbors", "modern") == records
 
 
 def test_show_compares_with_the_published_values(tmp_path):
@@ -115,13 +116,12 @@ def test_a_large_difference_is_marked(tmp_path):
 
 
 def test_all_skips_experiments_without_that_variant(empty, monkeypatch):
-    # one experiment with the variant and one without: networks would take minutes
-    subset = {"V": EXPERIMENTS["V"], "N": Experiment("N", "study", "k-NN", ("neighbors",))}
-    monkeypatch.setattr("paper.cli.EXPERIMENTS", subset)
-    result = run("run", "all", "--variant", "as_written", "--quick", "--splits", "1",
+    # one experiment with the variant and one without
+    monkeypatch.setattr("paper.cli.EXPERIMENTS", {"V": EXPERIMENTS["V"], "N": KNN})
+    result = run("run", "all", "--variant", "as_written", "--splits", "1",
                  "--datasets", "TF", "--results", str(empty))  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert len(Records(empty / "quick").read("neighbors", "as_written")) == 1
+    assert len(Records(empty).read("neighbors", "as_written")) == 1
     assert not list(empty.rglob("*decomposition*"))
 
 
@@ -132,7 +132,6 @@ def test_all_skips_experiments_without_that_variant(empty, monkeypatch):
         (("run", "T5", "--variant", "best"), ("best", "'as_published', 'modern', 'as_written'")),
         (("show", "T5"), ("no records of T5", "python -m paper run T5 --variant as_published")),
         (("show", "F"), ("no records of F", "python -m paper run F --variant as_published")),
-        (("report",), ("no records",)),
         (("show", "T5", "--variant", "best"), ("best",)),
     ],
 )
@@ -163,10 +162,11 @@ def test_stored_numbers_are_those_of_fitted_models(n_frequencies):
     assert count_stored_numbers(20, 12, n_frequencies)[1] == n_twin + 20 * 13
 
 
-def test_a_quick_storage_run_measures_saved_models(empty):
-    result = run("run", "F", "--quick", "--results", str(empty))
+def test_a_storage_run_measures_saved_models(empty, monkeypatch):
+    monkeypatch.setattr("paper.model_size.MEASURED_SIZES", (1, 2))
+    result = run("run", "F", "--variant", "modern", "--results", str(empty))
     assert result.exit_code == 0, result.stderr
-    (record,) = Records(empty / "quick").read("storage", "modern")
+    (record,) = Records(empty).read("storage", "modern")
     (one, twin), (two, _) = record["result"]["bytes"]
     assert one < two
     assert one < twin

@@ -52,7 +52,7 @@ def measured(results, variant="as_published"):
 def twin_result(one=1.0, nearest=0.9):
     sizes = {"1": one, "8": one, "32": one}
     return {
-        "members": sizes, "members_one_anchor": sizes, "anchors": sizes, "one_anchor": one,
+        "members": sizes, "members_one_anchor": sizes, "anchors": sizes,
         "nearest": {"test": {"1": nearest}, "validation": {"1": nearest}},
     }  # fmt: skip
 

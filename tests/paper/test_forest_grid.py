@@ -82,7 +82,7 @@ def test_the_point_of_the_highest_score_is_chosen(monkeypatch):
 
 @pytest.mark.usefixtures("not_compiled")
 def test_forests_as_published_are_searched_on_each_split():
-    trial, twin = STUDIES["forests"].trials("as_published", "TF", 3, False)
+    trial, twin = STUDIES["forests"].trials("as_published", "TF", 3)
     assert (trial.settings["search"], twin.settings["search"]) == ("rf", "twinned_rf")
     trial.settings["trees"] = 2
     ((_, result),) = forests.run_forests([trial])

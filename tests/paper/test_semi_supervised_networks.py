@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +14,23 @@ from paper.conclusions import CONCLUSIONS, semi_supervised
 from paper.conclusions.measured import Measured, Status
 from paper.data import load_arrays, rmse, training_and_test_rows
 from paper.experiments import EXPERIMENTS, STUDIES, table_text
+from paper.published import PublishedNetwork, PublishedTwin
 from paper.records import Trial
 from paper.semi_supervised_table import method_errors, table_s
 from twinned.datasets import KEYS
+from twinned.neural import NeuralTraining
 
 RESULTS = Path(__file__).resolve().parents[2] / "paper" / "results"
 
 
-def trials(quick=False):
-    return STUDIES[study.STUDY].trials("modern", "TF", 3, quick)
+def trials(variant="modern"):
+    return STUDIES[study.STUDY].trials(variant, "TF", 3)
+
+
+def short_trial(variant):
+    """A trial of one loop weight and one round of co-training."""
+    trial = trials(variant)[0]
+    return replace(trial, settings=trial.settings | {"loop_weights": [1.0], "rounds": 1})
 
 
 @pytest.mark.parametrize("trial", trials(), ids=lambda trial: f"{trial.settings['share']:g}")
@@ -43,7 +53,7 @@ def test_a_larger_share_labels_the_same_rows_and_more():
 
 
 def test_rows_as_published_are_30_10_50_and_10_percent():
-    (trial,) = STUDIES[study.STUDY].trials("as_published", "TF", 3, False)
+    (trial,) = STUDIES[study.STUDY].trials("as_published", "TF", 3)
     problem = study.make_problem(trial)
     X, y = load_arrays("TF")
     order = np.random.RandomState(3).permutation(1000)
@@ -58,9 +68,10 @@ def test_rows_as_published_are_30_10_50_and_10_percent():
 
 
 @pytest.mark.slow
-def test_a_quick_trial_as_published_trains_all_methods():
-    (trial,) = STUDIES[study.STUDY].trials("as_published", "TF", 3, True)
-    ((_, result),) = study.run_semi_supervised_networks([trial])
+def test_a_trial_as_published_trains_all_methods(monkeypatch):
+    for kind in (PublishedNetwork, PublishedTwin):
+        monkeypatch.setattr(study, kind.__name__, partial(kind, max_epochs=8))
+    ((_, result),) = study.run_semi_supervised_networks([short_trial("as_published")])
     assert set(result) == {"supervised", "loops", "plain", "co-training"}
     errors = [result["supervised"], result["plain"], *result["loops"].values()]
     assert all(own["test"] > 0 and own["out_of_fold"] > 0 for own in errors)
@@ -157,9 +168,10 @@ def test_only_the_loop_loss_gets_unlabelled_rows(toy):
 
 
 @pytest.mark.slow
-def test_a_quick_trial_trains_all_methods():
-    ((_, result),) = study.run_semi_supervised_networks(trials(quick=True)[:1])
-    table = method_errors({study.STUDY: [record(result, "TF", 3, 0.3)]})
+def test_a_trial_trains_all_methods(monkeypatch):
+    monkeypatch.setattr(study, "NeuralTraining", partial(NeuralTraining, max_steps=50))
+    ((_, result),) = study.run_semi_supervised_networks([short_trial("modern")])
+    table = method_errors({study.STUDY: [record(result, "TF", 3, 0.1)]})
     assert table.notna().all(axis=None)
     assert (table > 0).all(axis=None)
 

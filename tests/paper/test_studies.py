@@ -2,17 +2,16 @@
 
 import random
 import time
+from dataclasses import replace
 
 import pytest
 
 from paper.experiments import STUDIES
 from paper.loop_relabelling import searched_on_splits
-from paper.networks import QUICK_STEPS, make_estimator
 from paper.records import ON_PROCESSOR, Records
 from paper.studies import batches, list_trials, run_study
 from tests.paper import processes
 from tests.paper.processes import all_trials, toy_study
-from twinned.neural import TwinNeuralRegressor
 
 
 def test_finished_trials_are_not_repeated(tmp_path):
@@ -75,9 +74,7 @@ def test_batches_hold_all_trials_of_one_key(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "key", [key for key, study in STUDIES.items() if study.batch_key is not None]
-)
+@pytest.mark.parametrize("key", [key for key, study in STUDIES.items() if study.together])
 def test_an_interruption_costs_one_data_set(key):
     for variant in STUDIES[key].variants:
         trials = list_trials(STUDIES[key], variant, ["TF", "YH"], range(3))
@@ -86,20 +83,12 @@ def test_an_interruption_costs_one_data_set(key):
         assert sum(map(len, together)) == len(trials)
 
 
-def test_a_quick_study_of_networks_is_one_short_program():
-    for key in ("plain-networks", "twin-networks", "paired-networks", "weighted-anchors"):
-        trials = list_trials(STUDIES[key], "modern", ["TF", "YH"], range(3), quick=True)
-        assert len(batches(STUDIES[key], trials, together=True)) == 1
-        whole = list_trials(STUDIES[key], "modern", ["TF"], [0])
-        for own, steps in ((trials, QUICK_STEPS), (whole, None)):
-            assert {make_estimator(t, TwinNeuralRegressor).training.max_steps for t in own} == {
-                steps
-            }
-
-
 def test_several_processes_give_the_same_records_until_the_deadline(tmp_path):
     study = STUDIES["forests"]
-    trials = list_trials(study, "modern", ["TF"], range(2), quick=True)
+    trials = [
+        replace(trial, settings=trial.settings | {"trees": 4})
+        for trial in list_trials(study, "modern", ["TF"], range(2))
+    ]
     run_study(study, trials, Records(tmp_path / "one"))
     late = Records(tmp_path / "late")
     assert run_study(study, trials, late, n_jobs=2, deadline=time.monotonic()) == len(trials)
@@ -128,4 +117,4 @@ def test_an_unknown_variant_is_an_error(tmp_path):
 
 
 def test_studies_of_the_processor_train_no_batches_of_networks():
-    assert not [key for key in ON_PROCESSOR if STUDIES[key].batch_key is not None]
+    assert not [key for key in ON_PROCESSOR if STUDIES[key].together]

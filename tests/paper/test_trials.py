@@ -33,7 +33,7 @@ LOOPS = STUDIES["semi-supervised-forests"]
     ],
 )
 def test_each_loop_weight_has_one_trial_of_a_split(variant, dataset, split, expected):
-    trials = LOOPS.trials(variant, dataset, split, False)
+    trials = LOOPS.trials(variant, dataset, split)
     weights = {}
     for trial in trials:
         forest = str(trial.settings["forest"])
@@ -52,7 +52,7 @@ def loop_record(trial, errors):
 
 def test_the_other_loop_weights_count_once_all_splits_have_them():
     errors = {weight: 1.0 + weight for weight in ALL_LOOP_WEIGHTS} | {10.0: 0.5, 1 / 3: 0.9}
-    trials = [t for split in (0, 1) for t in LOOPS.trials("as_written", "BC", split, False)]
+    trials = [t for split in (0, 1) for t in LOOPS.trials("as_written", "BC", split)]
     records = [loop_record(trial, errors) for trial in trials]
     lacking = [
         record
@@ -73,7 +73,7 @@ def test_the_other_loop_weights_count_once_all_splits_have_them():
 
 @pytest.mark.parametrize("variant", ["as_published", "modern", "as_written"])
 def test_nearest_pairs_reach_from_1_to_128(variant):
-    trials = STUDIES["paired-networks"].trials(variant, "TF", 0, False)
+    trials = STUDIES["paired-networks"].trials(variant, "TF", 0)
     sizes = [t.settings["partners"] for t in trials if t.settings["pairs"] == "nearest"]
     assert sizes == [1, 2, 4, 8, 16, 32, 64, 128]
     every = [t for t in trials if t.settings["pairs"] == "all"]
@@ -103,13 +103,13 @@ def test_there_are_two_random_partners_as_published_whatever_the_multiplier():
 
 def test_only_trials_whose_training_changed_have_a_new_identity():
     before = {"members": 1}
-    for trial in STUDIES["paired-networks"].trials("as_published", "TF", 0, False):
+    for trial in STUDIES["paired-networks"].trials("as_published", "TF", 0):
         kind, m = trial.settings["pairs"], trial.settings["partners"]
         earlier = Trial(
             "paired-networks", "as_published", "TF", 0, before | {"pairs": kind, "partners": m}
         )
         assert (trial.identity == earlier.identity) == (kind == "random" and m > 1)
-    for trial in STUDIES["paired-networks"].trials("as_written", "TF", 0, False):
+    for trial in STUDIES["paired-networks"].trials("as_written", "TF", 0):
         assert set(trial.settings) == {"members", "pairs", "partners"}
 
 
@@ -135,7 +135,7 @@ def test_forests_as_written_follow_the_text(monkeypatch):
     point = {"max_depth": 4, "n_estimators": 7}
     kinds = ("plain", "leaking", "sound", "text_plain", "text_leaking", "text_sound")
     monkeypatch.setattr(forests, "tuned_parameters", lambda: {"TF": dict.fromkeys(kinds, point)})
-    (trial,) = STUDIES["forests"].trials("as_written", "TF", 3, False)
+    (trial,) = STUDIES["forests"].trials("as_written", "TF", 3)
     ((_, result),) = forests.run_forests([trial])
     assert set(result) == {"rf", "twinned_rf", "twinned_rf_leaking"}
     train, test = forest_indices(1000, 3, random=True)
@@ -147,7 +147,7 @@ def test_forests_as_written_follow_the_text(monkeypatch):
 def test_forests_as_written_need_their_search():
     if "text_sound" not in forests.tuned_parameters()["TF"]:
         for study in ("forests", "semi-supervised-forests"):
-            assert STUDIES[study].trials("as_written", "TF", 0, False) == []
+            assert STUDIES[study].trials("as_written", "TF", 0) == []
 
 
 def test_the_text_has_a_loop_for_a_third_of_the_samples():
