@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from benchmarks.frame import markdown_table
@@ -19,7 +21,7 @@ def loop_gain_values(found: list[Record]) -> dict[str, str]:
     """Return the table of gains and best Λ, and the number of data sets where the error falls."""
     records = {"semi-supervised-forests": found}
     chosen = chosen_loop_weights(records)
-    errors = table4(records).pivot_table(
+    errors: Any = table4(records).pivot_table(
         index=["dataset", "split"], columns="method", values="rmse"
     )
     rows, n_lower = [], 0

@@ -62,13 +62,12 @@ class Problem(NamedTuple):
 
 def semi_supervised_network_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     """Return a trial for each share of labelled rows."""
+    settings: dict[str, Any] = {"effort": "fast", "loop_weights": list(LOOP_WEIGHTS)}
+    shares: tuple[float, ...] = SHARES
     if variant == "as_published":
-        shares, weights = PUBLISHED_SHARES, PUBLISHED_WEIGHTS
-        settings: dict[str, Any] = {"members": PUBLISHED_MEMBERS}
-    else:
-        shares, weights = SHARES, LOOP_WEIGHTS
-        settings = {"effort": "fast"}
-    settings |= {"loop_weights": list(weights), "rounds": N_ROUNDS}
+        settings = {"members": PUBLISHED_MEMBERS, "loop_weights": list(PUBLISHED_WEIGHTS)}
+        shares = PUBLISHED_SHARES
+    settings["rounds"] = N_ROUNDS
     return [Trial(STUDY, variant, dataset, split, settings | {"share": share}) for share in shares]
 
 

@@ -25,7 +25,8 @@ def method_errors(records: RecordsByStudy) -> pd.DataFrame:
     weights = [name for name in test if str(name).startswith("loops")]
     squares: Any = (out_of_fold[weights] ** 2).groupby(["share", "dataset"]).mean()
     chosen = squares.idxmin(axis=1)
-    of_rows = test.columns.get_indexer(chosen.reindex(test.index.droplevel("split")))
+    groups: Any = test.index
+    of_rows = test.columns.get_indexer(chosen.reindex(groups.droplevel("split")))
     test.insert(1 + len(weights), CHOSEN, test.to_numpy()[np.arange(len(test)), of_rows])
     return test
 

@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from benchmarks import frame
+from benchmarks.accuracy.peers import make_model
 from paper.comparison import published
 from paper.data import rmse, training_and_test_rows
 from twinned.datasets import KEYS, PAPER_SEEDS
@@ -38,7 +39,7 @@ def run_models(trials, jobs):
         kind, *settings = model.split(":")
         start = time.perf_counter()
         if kind == "catboost":
-            models = [fit_catboost(*train) for train, _ in splits]
+            models = [make_model(kind, X).fit(X, y) for (X, y), _ in splits]
         else:
             models = fit_networks([train for train, _ in splits], jobs, kind, *settings)
         seconds = (time.perf_counter() - start) / len(splits)
@@ -60,13 +61,6 @@ def fit_networks(problems, jobs, kind, effort, max_steps=None):
         random_state=0,
     )
     return fit_many(estimator, problems)
-
-
-def fit_catboost(X, y):
-    from catboost import CatBoostRegressor
-
-    model = CatBoostRegressor(verbose=False, random_seed=0, allow_writing_files=False)
-    return model.fit(X, y)
 
 
 def summary(runs):

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frame
+from benchmarks.accuracy import peers
 from paper.data import rmse, training_and_test_rows
 from twinned.datasets import KEYS, PAPER_SEEDS
 
@@ -19,27 +20,21 @@ COLUMNS = ["dataset", "model", "seed", "rmse:.6g", "seconds:.4g"]
 MODELS = ["twin", "twin-lightgbm", "extra-trees", "forest", "boosting", "lightgbm", "xgboost"]
 
 
-def make_model(name, n):
-    """Return a model for n training points; libraries are imported where they are needed."""
+def make_model(name, X):
+    """Return a model for these features; libraries are imported where they are needed."""
+    if name in ("lightgbm", "xgboost"):
+        return peers.make_model(name, X)
     if name == "twin":
         from twinned import TwinRegressor
 
         return TwinRegressor(random_state=0)
-    if name in ("lightgbm", "twin-lightgbm"):
-        from lightgbm import LGBMRegressor
-
-        if name == "lightgbm":
-            return LGBMRegressor(random_state=0, verbosity=-1)
+    if name == "twin-lightgbm":
         from twinned import HalfPairs, TwinRegressor
 
-        boosting = LGBMRegressor(
-            n_estimators=500, learning_rate=0.2, min_child_samples=max(1, n // 4), verbosity=-1
-        )
+        boosting = peers.make_model("lightgbm", X)
+        leaf = max(1, len(X) // 4)
+        boosting.set_params(n_estimators=500, learning_rate=0.2, min_child_samples=leaf)
         return TwinRegressor(boosting, pairs=HalfPairs(100_000), random_state=0)
-    if name == "xgboost":
-        from xgboost import XGBRegressor
-
-        return XGBRegressor(random_state=0)
     from sklearn import ensemble
 
     return {
@@ -51,7 +46,7 @@ def make_model(name, n):
 
 def run_split(dataset, model, seed):
     (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
-    return {"rmse": rmse(make_model(model, len(y)).fit(X, y).predict(X_test), y_test)}
+    return {"rmse": rmse(make_model(model, X).fit(X, y).predict(X_test), y_test)}
 
 
 def summary(runs):
