@@ -199,7 +199,7 @@ def resolve(dotted):
 @pytest.mark.parametrize("pages", ["api.md", "api/*.md", "paper-map.md"])
 def test_dotted_names_exist(pages):
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob(pages))
-    names = re.findall(r"(?:`|^::: )((?:twinned|paper)\.[\w.]+)", text, re.MULTILINE)
+    names = re.findall(r"(?:`|^::: )((?:twinned|paper|benchmarks)\.[\w.]+)", text, re.MULTILINE)
     assert len(names) > 20
     for dotted in names:
         resolve(dotted)

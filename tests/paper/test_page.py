@@ -2,6 +2,7 @@
 
 import csv
 import re
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -131,3 +132,18 @@ def test_correlations_of_dropout_by_a_slow_version(values):
     assert values["more_dropout_0_5"] == f"{len(more)} of 3 sets ({', '.join(more)})"
     expected = ", ".join(f"{mean('anchors', key):.2f} ({key})" for key in keys)
     assert values["correlation_anchors"] == expected
+
+
+def test_twins_and_boosting_by_a_slow_version(values):
+    errors, printed = {}, {}
+    for row in csv.DictReader((RESULTS / "accuracy_neural.csv").open(encoding="utf-8")):
+        errors.setdefault((row["model"], row["dataset"]), []).append(float(row["rmse"]))
+    for row in csv.DictReader((DOCS.parent / "paper" / "published.csv").open(encoding="utf-8")):
+        if row["method"].startswith(("tnnr", "nn_")):
+            printed.setdefault(row["dataset"], []).append(float(row["rmse"]))
+    boosting = {key: fmean(errors["catboost", key]) for key in KEYS}
+    below = [key for key in KEYS if min(printed[key]) < boosting[key]]
+    ours = [key for key in KEYS if fmean(errors["twin:balanced", key]) < boosting[key]]
+    for name, found in (("printed", below), ("twins", ours)):
+        listed = f"{len(found)} of 9 sets ({', '.join(found[:-1])} and {found[-1]})"
+        assert values[f"{name}_below_boosting"] == listed
