@@ -17,7 +17,7 @@ from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
 _MAX_COMPARED = 1000  # known categories, with a new one
 _DATES = "; turn it into numbers, or put skrub's TableVectorizer() before the model."
-Column = nw.Series | np.ndarray  # of a data frame, or of an array
+Column = nw.Series[Any] | np.ndarray  # of a data frame, or of an array
 
 
 def is_categorical_dtype(column: Column) -> bool:
@@ -33,7 +33,7 @@ def is_text_dtype(column: Column) -> bool:
     return isinstance(column, nw.Series) and column.dtype == nw.String and len(column) > 0
 
 
-def check_text_column(column: nw.Series, name: Hashable) -> None:
+def check_text_column(column: nw.Series[Any], name: Hashable) -> None:
     """Raise or warn where plain strings, which become categories, seem to be something else.
 
     Numbers written as text raise a `ValueError`. Numbers among text, and texts that differ in most
