@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from paper.comparison import compare
-from paper.conclusions import VARIANTS, evaluate
+from paper.conclusions import evaluate
 from paper.experiments import (
     EXPERIMENTS,
     STUDIES,
@@ -30,7 +30,7 @@ from paper.experiments import (
 from paper.origins import study_seconds, total_time
 from paper.page import CachedRecords, write_pages
 from paper.quick import DATASETS, HEADER, quick_table, run_quick
-from paper.records import Records, Trial, current_commit
+from paper.records import Records, Trial
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
@@ -105,24 +105,15 @@ def run_command(
     datasets: Annotated[
         list[str] | None, typer.Option(help="Keys of data sets; default: all nine.")
     ] = None,
-    together: Annotated[
-        bool | None,
-        typer.Option(
-            "--together/--one-by-one",
-            help="Train all networks of a study and data set as one program; default: where JAX "
-            "has a GPU.",
-        ),
-    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     minutes: Annotated[
         float, typer.Option(help="Start no trial later; run again to continue.")
     ] = inf,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also run trials whose record is of another commit.")
-    ] = False,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Run the trials that have no record yet; `list` states how long all of them take.
+
+    With a GPU, all networks of a study and data set are trained as one program.
 
     Examples: python -m paper run T5 --variant modern --splits 25; python -m paper run all
     """
@@ -144,13 +135,10 @@ def run_command(
         if not any(trials for _, _, trials in work):
             raise ValueError(
                 f"{', '.join(keys)} has no trials on {', '.join(available)} in the variant "
-                f"{', '.join(names)}; forests as written need python -m paper.forest_search "
-                "first."
+                f"{', '.join(names)}."
             )
-    records = Records(results, current_commit() if again else None)
+    records = Records(results)
     deadline = time.monotonic() + 60 * minutes
-    if together is None:
-        together = jax.default_backend() != "cpu"
     with _progress_bar() as progress:
         for study, name, trials in work:
             if not trials:  # not every study has every data set
@@ -165,7 +153,7 @@ def run_command(
                 study,
                 trials,
                 records,
-                together=together,
+                together=jax.default_backend() != "cpu",
                 n_jobs=jobs,
                 deadline=deadline,
                 report=report,
@@ -234,26 +222,15 @@ def show_command(
 
 
 @app.command("conclusions")
-def conclusions_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) -> None:
+def conclusions_command(results: Results = DEFAULT_RESULTS) -> None:
     """Print the paper's conclusions, and what the records show of each.
 
-    Example: python -m paper conclusions --json
+    Example: python -m paper conclusions
     """
-    rows = [
-        {
-            "source": conclusion.source,
-            "quote": conclusion.quote,
-            **{name: [outcome.status, outcome.details] for name, outcome in outcomes.items()},
-        }
-        for conclusion, outcomes in evaluate(Records(results)).items()
-    ]
-    if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
-        return
-    for number, row in enumerate(rows, 1):
-        print(f"{number}. “{row['quote']}” ({row['source']})")
-        for name in VARIANTS:
-            print(f"   {name}: {': '.join(row[name])}")
+    for number, (conclusion, outcomes) in enumerate(evaluate(Records(results)).items(), 1):
+        print(f"{number}. “{conclusion.quote}” ({conclusion.source})")
+        for name, outcome in outcomes.items():
+            print(f"   {name}: {outcome.status}: {outcome.details}")
 
 
 @app.command("page")

@@ -57,7 +57,7 @@ def forest_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     elif variant == "modern":
         twin = found["sound"]
         methods = [{"rf": found["plain"], "twinned_rf": twin}, {METHODS[-1]: twin}]
-    elif "text_sound" in found:
+    else:
         settings |= {"rows": "random", "rf": found["text_plain"]}
         methods = [{"twinned_rf": found["text_sound"], "twinned_rf_leaking": found["text_leaking"]}]
     return [Trial("forests", variant, dataset, split, settings | own) for own in methods]

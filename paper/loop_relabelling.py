@@ -55,8 +55,6 @@ class RowIndices(NamedTuple):
 def semi_supervised_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     """Return the trials of a split; and those of the folds of split 0, by which Λ is chosen."""
     settings = _forest_settings(variant, dataset, N_TREES)
-    if settings is None:
-        return []
     changes: list[dict[str, Any]] = [{"loop_weights": list(LOOP_WEIGHTS)}]
     if variant == "as_published":
         settings["forest"] = searched_on_splits()[dataset, split]
@@ -74,8 +72,6 @@ def semi_supervised_trials(variant: str, dataset: str, split: int) -> list[Trial
 
 def iterated_trials(variant: str, dataset: str, split: int) -> list[Trial]:
     settings = _forest_settings(variant, dataset, ROUND_TREES)
-    if settings is None:
-        return []
     settings |= {"rounds": N_ROUNDS, "loop_weights": list(ROUND_WEIGHTS)}
     return [Trial("iterated-loops", variant, dataset, split, settings)]
 
@@ -90,11 +86,9 @@ def searched_on_splits() -> dict[tuple[str, int], dict[str, Any]]:
     }
 
 
-def _forest_settings(variant: str, dataset: str, n_trees: int) -> dict[str, Any] | None:
-    """Number of trees and parameters of the forests; None where they have not been searched."""
-    found = tuned_parameters()[dataset].get(SEARCHES[variant])
-    if found is None:
-        return None
+def _forest_settings(variant: str, dataset: str, n_trees: int) -> dict[str, Any]:
+    """Number of trees and parameters of the forests."""
+    found = tuned_parameters()[dataset][SEARCHES[variant]]
     # the number of trees of the text's search would take ten times as long with loops
     forest = {name: value for name, value in found.items() if name != "n_estimators"}
     rows = {"rows": "random"} if variant == "as_written" else {}

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.accuracy_neural import TWIN_METHODS
-from benchmarks.frame import RESULTS, ROOT, markdown_table, write_figure, write_file
+from benchmarks.frame import ROOT, markdown_table, write_figure, write_file
 from paper import anchor_weights, decomposition
 from paper.changed_rules import FITTED, candidate_values, hypothesis_values
 from paper.comparison import (
@@ -25,8 +24,6 @@ from paper.comparison import (
     compare,
     count_near,
     gain_columns,
-    geometric_mean,
-    published,
     published_gains,
     published_rmse,
 )
@@ -40,6 +37,7 @@ from paper.loop_gains import loop_gain_values
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.origins import origin_values, time_values
+from paper.other_statements import other_values
 from paper.records import LABELS, Record, Records
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from twinned.datasets import KEYS, PAPER_SEEDS, info
@@ -113,14 +111,7 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values()
-    values |= (
-        candidate_values(tables)
-        | hypothesis_values(tables)
-        | dropout_values()
-        | uncertainty_values()
-        | boosting_values()
-    )
-    values |= relabelled_network_values()
+    values |= candidate_values(tables) | hypothesis_values(tables) | other_values()
     values |= forest_feature_values(records)
     values |= loop_gain_values(current_records(records, "semi-supervised-forests", "as_published"))
     values |= result_links(records) | origin_values(records)
@@ -388,66 +379,4 @@ def setting_values() -> dict[str, str]:
         "published_shares": ", ".join(
             f"{percent(share)} {name}" for name, share in PUBLISHED_PARTS.items()
         ),
-    }
-
-
-def dropout_values() -> dict[str, str]:
-    """Return correlations of the errors of two members, and where they exceed those of anchors."""
-    runs = pd.read_csv(RESULTS / "dropout_members.csv")
-    means = runs.pivot_table(index="dataset", columns="ensemble", values="correlation")
-    values = {"dropout_splits": str(runs["seed"].nunique())}
-    for name, own in means.items():
-        key = re.sub(r"\W", "_", str(name))
-        values[f"correlation_{key}"] = ", ".join(f"{own[i]:.2f} ({i})" for i in means.index)
-        if key != "anchors":
-            values[f"more_{key}"] = on(own > means["anchors"])
-    return values
-
-
-def uncertainty_values() -> dict[str, str]:
-    """Return how measures of uncertainty rank errors, and the error by active learning."""
-    ranks = pd.read_csv(RESULTS / "loop_uncertainty.csv")
-    means: Any = ranks.groupby("dataset")[["spread", "loops"]].mean()
-    runs = pd.read_csv(RESULTS / "active_learning.csv").query("model == 'twin'")
-    areas: Any = runs.pivot_table(index=["dataset", "seed"], columns="choice", values="rmse")
-    areas = areas.groupby("dataset").mean()
-    ratio = areas["spread"] / areas["random"]
-    return {
-        "rank_splits": str(ranks["seed"].nunique()),
-        "rank_spread": f"{means['spread'].mean():.2f}",
-        "rank_loops": f"{means['loops'].mean():.2f}",
-        "rank_larger": on(means["spread"] > means["loops"]),
-        "active_below": on(ratio < 1),
-        "active_ratio": f"{geometric_mean(ratio):.2f}",
-    }
-
-
-def boosting_values() -> dict[str, str]:
-    """Return where printed twins, and ours, have lower errors than boosting."""
-    runs = pd.read_csv(RESULTS / "accuracy_neural.csv")
-    means: Any = runs.pivot_table(index="dataset", columns="model", values="rmse")
-    twins = published()[published()["method"].isin(TWIN_METHODS)]
-    printed = twins.groupby("dataset")["rmse"].min()
-    return {
-        "printed_below_boosting": on(printed < means["catboost"]),
-        "twins_below_boosting": on(means["twin:balanced"] < means["catboost"]),
-    }
-
-
-def relabelled_network_values() -> dict[str, str]:
-    """Return the errors of networks by algorithm 1 and by loops in the loss."""
-    runs = pd.read_csv(RESULTS / "relabelled_networks.csv")
-    errors: Any = runs.pivot_table(index=["dataset", "seed"], columns="method", values="rmse")
-    own: Any = errors.dropna().groupby("dataset").mean()
-    ratios = own.div(own["supervised"], axis=0)
-
-    def listed(method: str) -> str:
-        return ", ".join(f"{key} {value:.3f}" for key, value in ratios[method].items())
-
-    return {
-        "network_splits": str(errors.dropna().groupby("dataset").size().min()),
-        "network_loss": listed("loss"),
-        "network_zero": listed("Λ = 0"),
-        "network_third": listed("Λ = 1/3"),
-        "network_one": listed("Λ = 1"),
     }

@@ -80,23 +80,15 @@ class Records:
     ----------
     folder : path
         Created with the first record.
-    commit : str, default=None
-        Trials whose record is of another commit are run again.
     """
 
-    def __init__(self, folder: Any, commit: str | None = None) -> None:
+    def __init__(self, folder: Any) -> None:
         self.folder = Path(folder)
-        self.commit = commit
 
     def pending(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that have no record, or none of the required commit."""
+        """Return the trials that have no record."""
         groups = {(trial.study, trial.variant) for trial in trials}
-        finished = {
-            record["identity"]
-            for group in groups
-            for record in self.read(*group)
-            if self.commit in (None, origin(record)["commit"])
-        }
+        finished = set().union(*(self.finished(*group) for group in groups))
         return [trial for trial in trials if trial.identity not in finished]
 
     def finished(self, study: str, variant: str) -> set[str]:

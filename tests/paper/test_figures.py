@@ -71,8 +71,6 @@ def result(study, settings):
 def test_a_figure_is_the_same_file_when_drawn_again(experiment, tmp_path):
     for variant in experiment.variants:
         by_study = {study: records(study, variant) for study in experiment.studies}
-        if not all(by_study.values()):  # forests as written have no trials before their search
-            continue
         path = experiment.draw(by_study).save(tmp_path, f"{experiment.key}-{variant}")
         assert path.stat().st_size > 10_000
     content = path.read_bytes()

@@ -113,15 +113,6 @@ def test_only_trials_whose_training_changed_have_a_new_identity():
         assert set(trial.settings) == {"members", "pairs", "partners"}
 
 
-def test_records_of_another_commit_can_be_run_again(tmp_path):
-    trial = Trial("forests", "modern", "TF", 0)
-    Records(tmp_path).write(trial, {"rf": 1.0}, 0.0)
-    (record,) = Records(tmp_path).read("forests", "modern")
-    assert Records(tmp_path).pending([trial]) == []
-    assert Records(tmp_path, record["commit"]).pending([trial]) == []
-    assert Records(tmp_path, "another").pending([trial]) == [trial]
-
-
 def test_earlier_records_are_of_current_trials(tmp_path):
     """The seven multipliers and the nearest pairs of before have records still."""
     from paper.page import DOCS
@@ -142,12 +133,6 @@ def test_forests_as_written_follow_the_text(monkeypatch):
     X, y = load_arrays("TF")
     plain = RandomForestRegressor(7, max_depth=4, random_state=3).fit(X[train], y[train])
     assert result["rf"] == pytest.approx(rmse(plain.predict(X[test]), y[test]))
-
-
-def test_forests_as_written_need_their_search():
-    if "text_sound" not in forests.tuned_parameters()["TF"]:
-        for study in ("forests", "semi-supervised-forests"):
-            assert STUDIES[study].trials("as_written", "TF", 0) == []
 
 
 def test_the_text_has_a_loop_for_a_third_of_the_samples():
