@@ -81,6 +81,8 @@ def empty_folder(tmp_path, monkeypatch):
 
 # The code of these pages fits several models with the shipped defaults.
 LONG_PAGES = {
+    "getting-started.md",
+    "inverse.md",
     "trees-or-networks.md",
     "neural.md",
     "prediction-intervals.md",

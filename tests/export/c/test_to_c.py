@@ -89,8 +89,18 @@ def test_sample_weights(training_rows, queries, run_c):
     assert_close(run_c(twin, queries), twin, queries)
 
 
-@pytest.mark.parametrize("local_power", [0.0, 1.0, 4.0])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("local_power", "weighted"),
+    [
+        (0.0, True),
+        (1.0, False),
+        (4.0, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(0.0, False), (1.0, True), (4.0, False)]
+        ),
+    ],
+)
 def test_residuals_of_anchors(local_power, weighted, queries, run_c):
     """Of twins with out-of-fold residuals, also after new anchors, whose mean residual is not 0."""
     X, y = make_rows(60)
