@@ -98,8 +98,8 @@ def use_smaller_defaults(patch):
     from twinned.estimators.blending.members import SIZES
 
     patch.setattr("twinned.models.marginal_likelihood._COARSE_ROWS", 40)
-    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 4)
-    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 8)
+    patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 3)
+    patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)
     patch.setattr("twinned.batches.joint._STEPS", 15)
     patch.setattr("twinned.estimators.twin_fitting.N_FOLDS", 3)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
