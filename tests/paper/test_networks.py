@@ -48,8 +48,7 @@ def test_nearest_anchors_are_those_of_the_twin(twins):
     each = np.stack(list(FittedTwin(twins).estimates(PARTS[2][0])))
     near = FittedTwin(twins).nearest_anchors(PARTS[2][0], 7)
     predicted = np.take_along_axis(each.mean(axis=0), near, axis=1).mean(axis=1)
-    of_twin = twins.set_params(anchors=NearestAnchors(7)).predict(PARTS[2][0])
-    twins.set_params(anchors="all")
+    of_twin = twins.with_strategies(anchors=NearestAnchors(7)).predict(PARTS[2][0])
     np.testing.assert_allclose(predicted, of_twin, atol=1e-5)
 
 
