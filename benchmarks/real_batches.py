@@ -498,7 +498,10 @@ def summary(runs):
     lines = ["# Tables with real batches", "", "Made by `python -m benchmarks.real_batches`.", ""]
     groups = (
         (TABLES, "tables, whose results were looked at during development"),
-        (FURTHER, "further tables, which were chosen before any result and not used for it"),
+        (
+            FURTHER,
+            "further tables, which were chosen before any result and not used for development",
+        ),
     )
     for tables, text in groups:
         own = runs[runs["dataset"].isin(tables)]
