@@ -55,9 +55,10 @@ def table():
 
 @pytest.fixture(scope="module")
 def blend(table):
-    return AutoTwinRegressor(members=["gp_matern", "ridge"], cv=4, random_state=0).fit(
-        table, true_value(table)
-    )
+    model = AutoTwinRegressor(members=["gp_matern", "ridge"], cv=4, random_state=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 8)
+        return model.fit(table, true_value(table))
 
 
 @pytest.fixture(scope="module")

@@ -59,7 +59,7 @@ def test_values_beyond_a_limit_are_closer_than_the_limit(rng):
         assert error.mean() < 0.3 * np.abs(bounds.limits() - own)[bounds.censored].mean()
 
 
-def test_values_of_a_smooth_function_without_noise_are_imputed_closely(rng):
+def test_values_of_a_smooth_function_without_noise_are_imputed_closely(shipped_defaults, rng):
     X = rng.uniform(-1, 1, (80, 2))
     y = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 0])
     bounds = censor_below(y, np.quantile(y, 0.3))
