@@ -272,6 +272,23 @@ def test_offsets_of_no_batches_are_shrunk_to_zero():
     assert np.abs(twin.batch_offsets_["offset"]).max() > np.abs(offsets).max()
 
 
+@pytest.mark.parametrize("kind", ["auto", "offset", "function"])
+@pytest.mark.parametrize("is_blend", [False, True])
+def test_a_batch_whose_rows_have_no_weight_is_unknown(is_blend, kind):
+    X, y, batch, _ = make_table(80)
+    weight = (batch != "lab 2").astype(float)
+    model = TwinRegressor(Ridge(), random_state=0)
+    if is_blend:
+        model = AutoTwinRegressor(members=["ridge"], random_state=0)
+    model.set_params(batch_effect=kind).fit(X, y, batch=batch, sample_weight=weight)
+    assert model.batch_effects_.loc["lab 2", "n_rows"] == 0
+    with pytest.warns(UnknownBatchWarning, match="lab 2"):
+        of_batch = model.predict(X[:5], batch="lab 2")
+    with pytest.warns(UnknownBatchWarning, match="another"):
+        of_another = model.predict(X[:5], batch="another")
+    assert np.array_equal(of_batch, of_another)
+
+
 @pytest.mark.parametrize("kind", ["blend", "twin"])
 def test_a_new_batch_needs_a_few_anchors(kind, blend):
     X, y, batch, _ = make_table(200, 8, seed=1)

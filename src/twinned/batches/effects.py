@@ -256,7 +256,7 @@ class BatchEffects:
         expected deviations.
         """
         nothing = np.zeros((len(scaled), 0))
-        if code < 0:
+        if code < 0 or not self.n_known[code]:
             return nothing, np.full(len(scaled), self.deviation.between**0.5), self.center
         solution = self.solution(code)
         std = solution.variance**0.5

@@ -45,20 +45,14 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
     known = replace(rows, batch=codes).take(used)
     features, known_codes = known.rows.features, np.asarray(known.batch)
     weight = np.ones(len(known)) if known.weight is None else known.weight / known.weight.mean()
-    sums = np.bincount(known_codes, weight, len(names))
-    means = np.bincount(known_codes, weight * known.y, len(names)) / np.maximum(sums, 1e-300)
-    means[sums == 0] = np.average(known.y, weights=weight)
-    if shrinks:
-        means[:] = np.average(known.y, weights=weight)
+    means = np.full(len(names), np.average(known.y, weights=weight))
+    if not shrinks:
+        sums = np.bincount(known_codes, weight, len(names))
+        products = np.bincount(known_codes, weight * known.y, len(names))
+        np.divide(products, sums, out=means, where=sums > 0)
     y = _rounded(known.y - means[known_codes])
-    joint = fit_joint(
-        features,
-        y,
-        known_codes,
-        weight,
-        has_free_constants=not shrinks,
-        kind=kind,
-    )
+    free = not shrinks
+    joint = fit_joint(features, y, known_codes, weight, has_free_constants=free, kind=kind)
     parts = joint.deviation.scaled(features), y, known_codes, weight
     deviation, common = joint.held_out(*parts, np.arange(len(y)))
     shift = float(np.average(y - deviation, weights=weight))

@@ -167,38 +167,9 @@ def fit_joint(
     likelihood = _Likelihood(
         X.round(9), (y - target.center[0]) / unit, codes, weight, has_free_constants
     )
+    values = likelihood.search(kind)
     n_features = X.shape[1]
-    n_batches = len(np.unique(codes))
-    prior_length = 0.5 * np.log(max(n_features, 1))
-
-    def expand(values: tuple[float, ...]) -> Floats:
-        return np.append(np.full(n_features, values[0] + prior_length), values[1:])
-
-    rng = np.random.RandomState(0)
-    order = rng.permutation(len(y))
-    rank = rng.permutation(int(codes.max()) + 1)  # whole batches, in random order
-    order = order[np.argsort(rank[codes[order]], kind="stable")]
-    position = np.arange(len(order)) - np.searchsorted(rank[codes[order]], rank[codes[order]])
-    most = max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)
-    order = order[position < most]
-    is_small = len(order) <= _COARSE_ROWS
-    n_steps = _STEPS if is_small else _COARSE_STEPS
-    some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
-    starts = [likelihood.descend(some, expand(start), n_steps, level) for start in _STARTS]
-    best = general = simpler = min(starts, key=lambda result: float(result.fun))
-    simplest = _FUNCTIONS if kind == "function" else _OFFSETS if has_free_constants else _NONE
-    for lower in range(level - 1, simplest - 1, -1):
-        simpler = likelihood.descend(some, simpler.x, _FINE_STEPS, lower)
-        if simpler.fun < general.fun - _CLEAR_GAIN:
-            best, level = simpler, lower
-        elif simpler.fun > general.fun + _CLEAR_LOSS:
-            break
-    if not is_small:
-        best = likelihood.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS, level)
-    values = np.exp(best.x)
-    amplitude, slope, smooth, stretch, noise, between = np.where(
-        likelihood.free(level), values, 0.0
-    )[n_features:]
+    amplitude, slope, smooth, stretch, noise, between = values[n_features:]
     lengths = np.full(features.shape[1], np.inf)
     lengths[scaling.varying] = scaling.scale[scaling.varying] * values[:n_features]
     deviation = Deviation(
@@ -220,6 +191,45 @@ class _Likelihood:
     codes: Indices
     weight: Floats
     has_free_constants: bool
+
+    def search(self, kind: str) -> Floats:
+        """The likeliest parameters, of deviations of a kind or simpler; 0 where not used."""
+        order = self._rows_of_search()
+        is_small = len(order) <= _COARSE_ROWS
+        some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
+        n_steps = _STEPS if is_small else _COARSE_STEPS
+        starts = [self.descend(some, self._expand(start), n_steps, level) for start in _STARTS]
+        general = min(starts, key=lambda result: float(result.fun))
+        best = simpler = general
+        simplest = _OFFSETS if self.has_free_constants else _NONE
+        if kind == "function":
+            simplest = _FUNCTIONS
+        for lower in range(level - 1, simplest - 1, -1):
+            simpler = self.descend(some, simpler.x, _FINE_STEPS, lower)
+            if simpler.fun < general.fun - _CLEAR_GAIN:
+                best, level = simpler, lower
+            elif simpler.fun > general.fun + _CLEAR_LOSS:
+                break
+        if not is_small:
+            best = self.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS, level)
+        return np.where(self.free(level), np.exp(best.x), 0.0)
+
+    def _rows_of_search(self) -> Indices:
+        """Rows of whole batches in random order, with at most so many of each batch."""
+        codes, rng = self.codes, np.random.RandomState(0)
+        order = rng.permutation(len(codes))
+        rank = rng.permutation(int(codes.max()) + 1)
+        order = order[np.argsort(rank[codes[order]], kind="stable")]
+        ranks = rank[codes[order]]
+        position = np.arange(len(order)) - np.searchsorted(ranks, ranks)
+        n_batches = len(np.unique(codes))
+        return order[position < max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)]
+
+    def _expand(self, values: tuple[float, ...]) -> Floats:
+        """All parameters, by those with one length scale, for one feature, in the first place."""
+        n_features = self.X.shape[1]
+        length = values[0] + 0.5 * np.log(max(n_features, 1))
+        return np.append(np.full(n_features, length), values[1:])
 
     def free(self, level: int) -> NDArray[np.bool_]:
         """The parameters of a process with such deviations."""
