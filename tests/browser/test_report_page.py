@@ -8,7 +8,7 @@ from twinned.app.report.render import render
 from twinned.datasets import make_wsb
 
 pytestmark = pytest.mark.browser
-SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
+SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables"]
 
 
 @pytest.fixture(scope="module")
