@@ -51,8 +51,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         products = np.bincount(known_codes, weight * known.y, len(names))
         np.divide(products, sums, out=means, where=sums > 0)
     y = _rounded(known.y - means[known_codes])
-    free = not shrinks
-    joint = fit_joint(features, y, known_codes, weight, has_free_constants=free, kind=kind)
+    joint = fit_joint(features, y, known_codes, weight, has_free_constants=not shrinks, kind=kind)
     parts = joint.deviation.scaled(features), y, known_codes, weight
     deviation, common = joint.held_out(*parts, np.arange(len(y)))
     shift = float(np.average(y - deviation, weights=weight))
