@@ -70,6 +70,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         center=float(np.average(residual, weights=weight)),
         kind=kind,
     )
+    # blends estimate the variances later, by their out-of-fold residuals
     effects = with_uncertainty(effects) if shrinks else estimate_effects(effects)
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]

@@ -34,11 +34,11 @@ _BOUNDS = (
     (-14.0, 6.0),
 )
 _MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
-_NONE, _OFFSETS, _FUNCTIONS = range(3)  # what deviations are
-# Of the logarithm of the posterior density, by leaving out functions or constants; from a clear
-# loss on, still simpler deviations are not tried.
-_CLEAR_GAIN, _CLEAR_LOSS = 1.0, 5.0
 _STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
+_NONE, _OFFSETS, _FUNCTIONS = range(3)  # what deviations are
+# Differences of the logarithm of the posterior density: simpler deviations are chosen from this
+# gain on, and still simpler ones are not tried from this loss on.
+_CLEAR_GAIN, _CLEAR_LOSS = 1.0, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +158,9 @@ def fit_joint(
 ) -> JointProcess:
     """Fit to y (row,) by the restricted likelihood.
 
-    `features` are (row, encoded feature), where a missing value counts as the mean. `kind` of
-    deviations is `"offset"`, `"function"` or `"auto"`. They are constants or none where these are
-    clearly likelier, except for functions that are asked for.
+    `features` are (row, encoded feature), where a missing value counts as the mean. With the kind
+    `"function"`, deviations are functions. With `"auto"` they are constants, or there are none,
+    where the posterior density is clearly higher; with `"offset"`, they are constants or none.
     """
     scaling, target = StandardScaling.fit(features), StandardScaling.fit(y[:, None])
     X, unit = scaling.transform(features)[:, scaling.varying], float(target.scale[0]) or 1.0
@@ -193,7 +193,7 @@ class _Likelihood:
     has_free_constants: bool
 
     def search(self, kind: str) -> Floats:
-        """The likeliest parameters, of deviations of a kind or simpler; 0 where not used."""
+        """The parameters of the highest posterior density; 0 for those that are not used."""
         order = self._rows_of_search()
         is_small = len(order) <= _COARSE_ROWS
         some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
@@ -226,7 +226,7 @@ class _Likelihood:
         return order[position < max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)]
 
     def _expand(self, values: tuple[float, ...]) -> Floats:
-        """All parameters, by those with one length scale, for one feature, in the first place."""
+        """All parameters, from a start whose first value is the length scale of one feature."""
         n_features = self.X.shape[1]
         length = values[0] + 0.5 * np.log(max(n_features, 1))
         return np.append(np.full(n_features, length), values[1:])

@@ -149,7 +149,7 @@ class ApplicabilityDomain:
 
     def rate(self, queries: Queries) -> tuple[Floats, Indices]:
         """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
-        score = np.empty(len(queries.matrix))
+        score = np.empty(len(queries))
         for rows in gen_batches(len(score), _ROWS_PER_BLOCK):
             score[rows] = self.score(queries.take(rows).features)
         return score, self.classify(queries.matrix, score)
@@ -237,7 +237,7 @@ def warn_of_shift(
     stacklevel: int,
 ) -> None:
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
-    matrix, n_rows = queries.matrix, len(queries.matrix)
+    matrix, n_rows = queries.matrix, len(queries)
     n_outside = int(np.sum(domain.rate(queries)[1] == _OUTSIDE))
     beyond, missing = domain.known_values.beyond(matrix), domain.known_values.newly_missing(matrix)
     n_new = int(domain.has_new_category(beyond).sum())

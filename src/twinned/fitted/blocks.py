@@ -79,10 +79,10 @@ class QueryBlock:
             encoded = self.completed
             indices = None if indices is None else np.repeat(indices, self._counts, axis=0)
         if self.anchored is not None and self.anchored.supports(encoded):
-            differences = self.anchored.differences(encoded, indices, n_jobs=twin.n_jobs)
+            differences = self.anchored.differences(encoded, indices, n_jobs=twin.budget.n_jobs)
         else:
             rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
-            per_block = max(1, twin.pairs_per_block // len(encoded.numeric))
+            per_block = max(1, twin.pairs_per_block // len(encoded))
             queries = encoded.take(np.s_[:, None])
             parts = [
                 twin.model.differences(queries, rows.take(np.s_[:, start : start + per_block]))
@@ -103,7 +103,7 @@ class QueryBlock:
         encoded = self.encoded if self.completed is None else self.completed
         if self.reduces and anchored is not None and anchored.supports(encoded):
             mean, variance = anchored.moments(
-                encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.n_jobs
+                encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.budget.n_jobs
             )
             if self.completed is not None:
                 mean = self._average(mean)

@@ -84,11 +84,6 @@ class FittedTwin:
         return self.anchors.schema
 
     @property
-    def n_jobs(self) -> int | None:
-        """The number of threads, as `n_jobs` of an estimator."""
-        return self.budget.n_jobs
-
-    @property
     def is_local(self) -> bool:
         """Whether the weights of the estimates depend on the query, where there are residuals."""
         return self.local_weights is not None or self.replicate_correlation > 0
@@ -109,7 +104,7 @@ class FittedTwin:
         if y_std is not None and self.target != IDENTITY:
             y_std = check_row_numbers("y_std", y_std, len(queries))
             y_std = y_std / self.target.slope(prediction.mean)
-        adjusted = calibration.with_errors(of, y_std, len(queries.matrix))
+        adjusted = calibration.with_errors(of, y_std, len(queries))
         return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
 
     def find_incomplete(self, queries: Queries) -> Mask:
@@ -234,8 +229,8 @@ class FittedTwin:
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
-        std = np.empty(len(queries.matrix))
-        for rows in row_blocks(len(std), _ROWS_PER_SEARCH):
+        std = np.empty(len(queries))
+        for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
             std[rows] = self.anchors.process.std(queries.take(rows).features)
         return std
 
@@ -262,7 +257,7 @@ class FittedTwin:
     ) -> tuple[Floats, Floats]:
         """(row, output): F(first, second) row by row, and its standard deviation over members."""
         means, stds = [], []
-        with limit_threads(self.n_jobs):
+        with limit_threads(self.budget.n_jobs):
             for rows in row_blocks(len(first), self.pairs_per_block):
                 members = self.model.differences(first.take(rows), second.take(rows))
                 means.append(mean := self.mean_of_members(members))

@@ -148,7 +148,7 @@ def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:
     check_batches(fitted, batch)
     if fitted.batches is None:
         return queries
-    n_queries = len(queries.matrix)
+    n_queries = len(queries)
     codes = np.full(n_queries, -1)
     if batch is not None:
         codes = fitted.batches.codes_of(batch, n_queries)

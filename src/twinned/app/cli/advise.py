@@ -70,7 +70,7 @@ def advise_command(options: AdviseOptions) -> None:
     from twinned.app.report.render import render
     from twinned.persistence.archive import write_atomically
 
-    _ = options.target  # a single one
+    target = options.target  # an error where there are several
     start = time.perf_counter()
     with messages.print_warnings():
         end = start + options.seconds
@@ -83,7 +83,7 @@ def advise_command(options: AdviseOptions) -> None:
         diagnosis, content = _diagnose(options, data, end)
 
         if model_path is not None:
-            diagnosis.twin.target_name_ = options.target
+            diagnosis.twin.target_name_ = target
             diagnosis.twin.batch_name_ = options.batch
             save(diagnosis.model, model_path)
             content["output"] = str(output)
