@@ -105,10 +105,6 @@ def test_positive_values_have_the_lower_bound_0(table):
     censored_below = np.isnan(data.y) & (data.arguments["y_upper"] == 14)
     assert (data.arguments["y_lower"][censored_below] == 0).all()
     assert any("at least 0, as all values are positive" in note for note in data.notes)
-    for bound in (-np.inf, 3.0):
-        options = TrainingOptions(table=table, targets=["lead"], lower_bound=bound)
-        given = read_training_data(options)
-        assert (given.arguments["y_lower"][censored_below] == bound).all()
 
 
 def test_values_of_both_signs_have_no_lower_bound(tmp_path):
@@ -117,11 +113,6 @@ def test_values_of_both_signs_have_no_lower_bound(tmp_path):
     data = read_training_data(TrainingOptions(table=path, targets=["y"]))
     assert data.arguments["y_lower"][1] == -np.inf
     assert not any("at least" in note for note in data.notes)
-    with pytest.raises(ValueError, match=r"line 2, column 'y': -3 is below the --lower-bound 0"):
-        read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
-    path.write_text("a,y\n1,0\n2,<5\n3,8\n4,0\n")
-    data = read_training_data(TrainingOptions(table=path, targets=["y"], lower_bound=0.0))
-    assert data.arguments["y_lower"][1] == 0
 
 
 def test_rows_without_a_target_are_dropped_and_counted(tmp_path):

@@ -1,4 +1,4 @@
-"""`--time-column`, `--coordinates` and `--group`: what is held out, and the comparison with it."""
+"""`--time-column` and `--group`: what is held out, and the comparison with it."""
 
 import json
 
@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from twinned import ForwardFolds, load
 from twinned.app.cli import app
-from twinned.app.cli.training_data import spatial_blocks
 
 N = 160
 
@@ -101,42 +100,14 @@ def test_numbers_are_times(frame, tmp_path):
     assert list(saved.feature_names_in_) == ["a", "hours"]
 
 
-def test_blocks_of_places_are_held_out(frame, tmp_path):
-    rng = np.random.RandomState(0)
-    lat, lon = rng.uniform(40, 60, N), rng.uniform(0, 20, N)
-    y = 3 * np.sin(lat) + 3 * np.cos(lon) + 0.1 * rng.normal(size=N)
-    path = tmp_path / "rows.csv"
-    frame.assign(lat=lat, lon=lon, y=y).to_csv(path, index=False)
-    fit = ["fit", path, "-t", "y", "-d", "date", "--budget", "2s", "-o", tmp_path / "m.twin"]
-    result = run(*fit, "--coordinates", "lat, lon")
-    assert result.exit_code == 0, result.output
-    saved = load(tmp_path / "m.twin")
-    assert list(saved.feature_names_in_) == ["a", "hours", "lat", "lon"]
-    blocks = spatial_blocks(np.column_stack([lat, lon]))
-    assert len(np.unique(saved.anchor_groups_)) == 25
-    assert len(np.unique([blocks, saved.anchor_groups_], axis=1).T) == 25
-
-
-def test_blocks_are_of_near_places():
-    centers = np.array([[0.0, 0.0], [0.0, 50.0], [50.0, 0.0]])
-    places = np.repeat(centers, 4, axis=0) + np.random.RandomState(0).normal(size=(12, 2))
-    blocks = spatial_blocks(places)
-    assert [len(set(part)) for part in np.split(blocks, 3)] == [1, 1, 1]
-    assert len(set(blocks)) == 3
-    with pytest.raises(ValueError, match="1 places in 12 rows: too few"):
-        spatial_blocks(np.zeros((12, 2)))
-
-
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
         ({}, ["--time-column", "day"], ["--time-column", "'day'"]),
         ({}, ["--time-column", "y"], ["--time-column names 'y', which is the --target"]),
-        ({}, ["--coordinates", "a,b"], ["--coordinates", "'b'"]),
         ({}, ["--time-column", "date", "--group", "a"], ["--group and --time-column cannot"]),
         ({"date": "soon"}, ["--time-column", "date"], ["line 2, column 'date'", "is no date"]),
         ({"date": 2020}, ["--time-column", "date"], ["too few times", "(1 differ)"]),
-        ({"date": "2020"}, ["--coordinates", "date"], ["--coordinates has 1 places in 160 rows"]),
     ],
 )
 def test_wrong_options_have_one_line(frame, tmp_path, change, options, words):

@@ -125,14 +125,6 @@ def test_bounded_target(table):
     assert findings(X, np.maximum(y, 0.5))["TW302"].numbers["end"] == "lowest"
 
 
-@pytest.mark.parametrize(("n", "p", "n_groups"), [(30, 2, None), (90, 40, None), (90, 2, 6)])
-def test_few_rows(rng, n, p, n_groups):
-    groups = None if n_groups is None else np.arange(n) % n_groups
-    found = findings(rng.rand(n, p), rng.rand(n), groups=groups)["TW303"]
-    assert found.message.startswith("There are ")
-    assert "TW303" not in findings(rng.rand(90, 2), rng.rand(90), groups=np.arange(90) % 30)
-
-
 # --- errors in words ----------------------------------------------------------------------------
 
 

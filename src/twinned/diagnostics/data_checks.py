@@ -1,4 +1,4 @@
-"""Data checks with codes: duplicates, groups, leaks, counters, the target and the size.
+"""Data checks with codes: duplicates, leaks, counters, the order of rows and the target.
 
 `check_data` runs them all; none fits more than a quick model. docs/checks.md describes each code.
 """
@@ -47,7 +47,6 @@ _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
 _LEAST_GAIN = 0.05  # by the logarithm, of the error
 _DOMINANT = 0.5  # share of one row in the squared error
-_LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
 
 
 def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
@@ -114,7 +113,6 @@ def check_data(
         *check_bounds(table),
         *(() if log_target else check_skewness(sample)),
         *check_dominant_row(sample),
-        *check_size(table, groups),
     ]
     return sorted(findings, key=lambda finding: finding.level != WARNING)
 
@@ -210,7 +208,7 @@ def is_counter(column: Floats) -> bool:
     return bool(is_close or (steps > 0).all() or (steps < 0).all())
 
 
-# --- the target and the number of rows ------------------------------------------------------------
+# --- the target -----------------------------------------------------------------------------------
 
 
 def check_bounds(table: CheckedTable) -> Iterator[Finding]:
@@ -279,19 +277,3 @@ def check_dominant_row(table: CheckedTable) -> Iterator[Finding]:
         "Correct or exclude the row if a value is wrong; else prefer the mean absolute error.",
         {"value": value, "predicted": expected, "share": share},
     )
-
-
-def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]:
-    """Find tables with few rows, few rows per feature or few groups."""
-    n, p = table.matrix.shape
-    n_groups = None if groups is None else len(np.unique(groups))
-    has_few_groups = n_groups is not None and n_groups < _LEAST_GROUPS
-    if n < max(_LEAST_ROWS, _ROWS_PER_FEATURE * p) or has_few_groups:
-        in_groups = f" in {n_groups:,} groups" if has_few_groups else ""
-        yield Finding(
-            "TW303",
-            f"There are {n:,} rows{in_groups} for {p:,} features: errors and the choice between "
-            "models are uncertain.",
-            "Read the error bars, prefer simple models, and get more labels or fewer features.",
-            {"rows": n, "features": p, "groups": n_groups},
-        )

@@ -102,7 +102,7 @@ class FitOptions(TrainingOptions):
         for option, value in (("budget", self.budget), ("batch", self.batch)):
             if value and not self.is_blend:
                 raise ValueError(f"--{option} needs --model auto.")
-        single = not self.is_blend or self.log_target or self.lower_bound or self.error
+        single = not self.is_blend or self.log_target or self.error
         if len(self.targets) > 1 and (single or self.batch):
             raise ValueError(
                 "several targets need --model auto, without --log-target, --error, --batch and "

@@ -131,9 +131,6 @@ class TrainingOptions(TableOptions):
         The column to predict. May be repeated: a row is then used for the targets that it has.
     log_target
         Fit the logarithm of the target, as for prices.
-    lower_bound
-        The least possible value of the target, for cells such as <5: 0 for a concentration. It is
-        0 by default if all values are positive; -inf is none.
     categorical
         A column of numbers that are categories, such as a postcode. May be repeated.
     numeric
@@ -159,9 +156,6 @@ class TrainingOptions(TableOptions):
         A column of dates or numbers by which the rows are in time: later rows are held out, and
         predicted by models of the earlier ones, so that errors and intervals are those of the
         future. It is a feature only with --date or --numeric.
-    coordinates
-        Two or three columns of places, such as lat,lon: blocks of near rows are held out together,
-        as with --group, so that errors are those of new places. They stay features.
     batch
         A column of batches of rows, such as laboratories, instruments or lots, whose values of the
         target have unknown offsets. They are estimated and removed, so that differences between
@@ -175,7 +169,6 @@ class TrainingOptions(TableOptions):
     table: Annotated[Path, table_argument()]
     targets: Annotated[list[str], typer.Option("--target", "-t")]
     log_target: Annotated[bool, flag_option("--log-target")] = False
-    lower_bound: Annotated[float | None, advanced_option(metavar="NUMBER")] = None
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
     numeric: Annotated[list[str] | None, advanced_option(metavar="COLUMN")] = None
     date: Annotated[list[str] | None, column_option()] = None
@@ -184,7 +177,6 @@ class TrainingOptions(TableOptions):
     group: Annotated[str | None, column_option("--group", "-g")] = None
     error: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
     time_column: Annotated[str | None, advanced_option(metavar="COLUMN")] = None
-    coordinates: Annotated[str | None, advanced_option(metavar="LAT,LON")] = None
     batch: Annotated[str | None, column_option("--batch", "-b")] = None
     label: Annotated[str | None, column_option("--label", "-l")] = None
     budget: Annotated[str | None, typer.Option(metavar="60s|2m")] = None
@@ -209,7 +201,6 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        coordinates = (self.coordinates or "").split(",")
         single = {
             "group": self.group,
             "time-column": self.time_column,
@@ -223,7 +214,6 @@ class TrainingOptions(TableOptions):
             "numeric": self.numeric or [],
             "date": self.date or [],
             "smiles": self.smiles or [],
-            "coordinates": [name.strip() for name in coordinates if name],
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.cluster import KMeans
 
 from twinned.app.cli.options import KINDS, TrainingOptions
 from twinned.app.tables import frames
@@ -23,7 +21,6 @@ from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
 
 # Words that begin a row below a table, in lower case.
-_BLOCKS, _ROWS_PER_BLOCK = 25, 4  # of near places, at most and at least
 _SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "std", "mittelwert"}
 
 
@@ -186,12 +183,16 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[TargetBounds, 
     if options.log_target:
         reason = "has no logarithm; --log-target takes positive values and limits only"
         _refuse_cells(table, options.target, target.limits() <= 0, reason)
-    target, bound_note = _with_lower_bound(table, target, options)
     if not n_limits:
         return target, []
     number = f"{n_limits} of {len(table)} values are limits such as <5 or >100"
     fitted = "they are fitted as censored labels, and errors are those of the others"
-    return target, [f"{table.path}, {column}: {number}; {fitted}.{bound_note}"]
+    note = f"{table.path}, {column}: {number}; {fitted}."
+    below, _ = target.beyond
+    if below.any() and target.upper.min() > 0:
+        target = TargetBounds(np.where(below, 0.0, target.lower), target.upper)
+        note += " Those below a limit are at least 0, as all values are positive."
+    return target, [note]
 
 
 def _read_targets(table: Table, options: TrainingOptions) -> tuple[TargetBounds, list[str]]:
@@ -214,44 +215,19 @@ def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) ->
         raise ValueError(f"{table.location(row, name)}: {table.column(name)[row]} {reason}.")
 
 
-def _with_lower_bound(
-    table: Table, target: TargetBounds, options: TrainingOptions
-) -> tuple[TargetBounds, str]:
-    """Return the target with the lower bound of values such as <5, and a sentence on it.
-
-    It is that of the option, or 0 if all values and limits are positive.
-    """
-    bound, reason = options.lower_bound, ""
-    if bound is None:
-        bound = 0.0 if target.upper.min() > 0 else -math.inf
-        reason = ", as all values are positive; --lower-bound sets another, such as -inf"
-    elif math.isnan(bound) or bound == math.inf:
-        raise ValueError(f"--lower-bound must be a number or -inf, not {bound}.")
-    is_wrong = (target.upper < bound) | (target.censored & (target.upper <= bound))
-    _refuse_cells(table, options.target, is_wrong, f"is below the --lower-bound {bound:g}")
-    below, _ = target.beyond
-    note = f" Those below a limit are at least {bound:g}{reason}."
-    bounded = TargetBounds(np.where(below, bound, target.lower), target.upper)
-    return bounded, note if below.any() and bound > -math.inf else ""
-
-
 def _read_groups(table: Table, options: TrainingOptions) -> np.ndarray | None:
-    """Return the names of the groups of rows, their times, or blocks of their coordinates.
+    """Return the names of the groups of rows, or their times.
 
     Missing values and a single group are refused.
     """
     named = options.named_columns()
-    folds = {name: named[name] for name in ("group", "time-column", "coordinates") if named[name]}
-    if len(folds) > 1:
-        raise ValueError(f"--{' and --'.join(folds)} cannot be combined; use one of them.")
-    checked = folds | {"batch": named["batch"]}
+    if options.group is not None and options.time_column is not None:
+        raise ValueError("--group and --time-column cannot be combined; use one of them.")
+    checked = {option: named[option] for option in ("group", "time-column", "batch")}
     for option, name in ((option, name) for option, names in checked.items() for name in names):
         cells = enumerate(table.column(name))
         if missing := [table.location(row, name) for row, cell in cells if is_missing(cell)]:
             raise ValueError(f"{missing[0]} has no value, and it is the --{option}.")
-    if "coordinates" in folds:
-        places = [numeric_column(table, name)[0] for name in folds["coordinates"]]
-        return spatial_blocks(np.column_stack(places))
     if options.group is None:
         return None if options.time_column is None else _read_times(table, options.time_column)
     labels = np.array(table.column(options.group), dtype=object)
@@ -280,16 +256,3 @@ def _read_times(table: Table, name: str) -> np.ndarray:
         few = f"has too few times in the later half of its rows ({len(np.unique(times))} differ)"
         raise ValueError(f"{table.path}, column {name!r} {few}; --time-column needs two folds.")
     return times
-
-
-def spatial_blocks(places: np.ndarray) -> np.ndarray:
-    """Return (row,) the block of each row: clusters of near (row, coordinate) places.
-
-    >>> len(np.unique(spatial_blocks(np.random.RandomState(0).uniform(size=(400, 2)))))
-    25
-    """
-    n_places = len(np.unique(places, axis=0))
-    n_blocks = min(_BLOCKS, n_places, len(places) // _ROWS_PER_BLOCK)
-    if n_blocks < 2:
-        raise ValueError(f"--coordinates has {n_places} places in {len(places)} rows: too few.")
-    return KMeans(n_blocks, n_init=3, random_state=0).fit_predict(places)
