@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.frame import RESULTS
-from paper.records import Record
+from paper.records import LABELS, Record
 from twinned.datasets import KEYS, PAPER_SEEDS
 
 NEVER = len(KEYS) + 1  # more sets than there are, for statements that need more than a count
@@ -252,10 +252,10 @@ class Measured:
         """Return data set → number of neighbors: by test error as the paper, `modern` soundly."""
         return (validation if self.variant == "modern" else test).idxmin(axis=1)
 
-    def benchmark(self, name: str) -> pd.DataFrame:
-        """Return the table of a benchmark, which trains as `modern`."""
-        if self.variant != "modern":
-            raise NotStudiedError(f"`benchmarks/results/{name}.md` is of our training")
+    def benchmark(self, name: str, variant: str = "modern") -> pd.DataFrame:
+        """Return the table of a benchmark, whose training is that of one variant."""
+        if self.variant != variant:
+            raise NotStudiedError(f"`benchmarks/results/{name}.csv` is of {LABELS[variant]} only")
         return pd.read_csv(RESULTS / f"{name}.csv")
 
 
