@@ -29,7 +29,7 @@ from paper.comparison import (
 )
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
-from paper.conclusions.measured import Outcome, Status, each, on, percent
+from paper.conclusions.measured import Outcome, Status, on, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, Experiment, current_records, draw_figures, table_text
 from paper.forests import N_TREES
@@ -37,7 +37,6 @@ from paper.loop_gains import loop_gain_values
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.origins import origin_values, time_values
-from paper.other_statements import other_values
 from paper.records import LABELS, Record, Records
 from paper.semi_supervised_networks import PUBLISHED_MEMBERS, PUBLISHED_PARTS
 from twinned.datasets import KEYS, PAPER_SEEDS, info
@@ -46,6 +45,12 @@ TEMPLATES = ROOT / "paper" / "pages"
 DOCS = ROOT / "docs"
 NETWORK_TABLES = ("T1", "T2", "T3")
 FIXED_VARIANTS = ("as_published", "as_written")
+STATEMENTS = ROOT / "paper" / "statements.csv"  # where, what the paper claims, check or item
+# The checks whose conclusions the paper map names.
+NUMBERED = (
+    "anchors_are_an_ensemble", "differences_help_forests", "loops_and_spread_rank_errors",
+    "loops_help_twins", "uncertainty_weights_do_not_help",
+)  # fmt: skip
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -111,7 +116,7 @@ def page_values(records: Records) -> dict[str, str]:
         for key, variant in tables
     }
     values |= time_values(records) | setting_values()
-    values |= candidate_values(tables) | hypothesis_values(tables) | other_values()
+    values |= candidate_values(tables) | hypothesis_values(tables)
     values |= forest_feature_values(records)
     values |= loop_gain_values(current_records(records, "semi-supervised-forests", "as_published"))
     values |= result_links(records) | origin_values(records)
@@ -226,21 +231,17 @@ def _baseline_values(compared: pd.DataFrame) -> dict[str, str]:
 
 
 def _forest_cells(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
-    """Counts of the near cells of table 5, those that are not, and the effect of differences."""
+    """Counts of the near cells of table 5, and those that are not."""
     compared = tables["T5", "as_published"]
     _, by_share, _ = count_near(compared)
     known = compared.dropna(subset="published")
     far = known[(known["ratio"] - 1).abs() > NEAR]
-    ours = tables["T5", "modern"].pivot_table(index="dataset", columns="method", values="rmse")
-    gain = 1 - ours["twinned_rf"] / ours["twinned_rf_without_differences"]
     return {
         "T5_near": str(by_share),
         "T5_far": ", ".join(
             f"`{row['method']}` on {row['dataset']} {row['ratio']:.3f}" for _, row in far.iterrows()
         )
         or "none",
-        "difference_sets": on(gain > 0),
-        "difference_gains": each(gain),
     }
 
 
@@ -309,8 +310,9 @@ def _other_signs(key: str, compared: pd.DataFrame) -> list[str]:
 
 def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]:
     """Return the summary and the details of all conclusions."""
-    summary, details = [], []
+    summary, details, numbers = [], [], {}
     for number, (conclusion, own) in enumerate(outcomes.items(), 1):
+        numbers[conclusion.check.__name__] = number
         statuses = [_status_cell(own[variant]) for variant in VARIANTS]
         summary.append([str(number), f"“{conclusion.quote}”", conclusion.source, *statuses])
         note = f" {conclusion.note}" if conclusion.note else ""
@@ -328,13 +330,23 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
         "conclusions": str(len(outcomes)),
         "conclusion_table": "\n".join(markdown_table(header, summary)),
         "conclusion_details": "\n".join(details).strip(),
+        "statement_table": "\n".join(_statement_rows(numbers)),
     }
+    values |= {f"number_{name}": str(numbers[name]) for name in NUMBERED}
     for variant in VARIANTS:
         counts = Counter(own[variant].status for own in outcomes.values())
         values[f"counts_{variant}"] = ", ".join(
             f"{status}: {counts[status]}" for status in Status if counts[status]
         )
     return values
+
+
+def _statement_rows(numbers: dict[str, int]) -> list[str]:
+    """The claims of the text, each with its conclusion or its item of the map."""
+    found = pd.read_csv(STATEMENTS)
+    named = found["row"].str.extract(r"^[a-z_]+\.(\w+)$")[0].map(numbers)
+    found["row"] = found["row"].where(named.isna(), "conclusion " + named.map("{:.0f}".format))
+    return markdown_table(["where", "the paper", "here"], found.to_numpy().tolist())
 
 
 def _status_cell(outcome: Outcome) -> str:

@@ -2,14 +2,16 @@
 
 import csv
 import re
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 import pytest
 
 from benchmarks.frame import RESULTS
+from paper.conclusions import CONCLUSIONS, others
 from paper.experiments import STUDIES, current_records
-from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
+from paper.page import DOCS, PLACEHOLDER, STATEMENTS, TEMPLATES, page_values, render
 from paper.records import Records
 from paper.studies import list_trials
 from twinned.datasets import KEYS, PAPER_SEEDS
@@ -120,30 +122,45 @@ def test_factors_of_candidates_by_a_slow_version(values):
     assert len(table) == int(values["n_candidates"]) + 3  # header, its line, what is needed
 
 
-def test_correlations_of_dropout_by_a_slow_version(values):
-    rows = list(csv.DictReader((RESULTS / "dropout_members.csv").open(encoding="utf-8")))
-
-    def mean(ensemble, key):
-        found = [r for r in rows if (r["ensemble"], r["dataset"]) == (ensemble, key)]
-        return sum(float(r["correlation"]) for r in found) / len(found)
-
-    keys = ["BH", "EE", "WSB"]
-    more = [key for key in keys if mean("dropout 0.5", key) > mean("anchors", key)]
-    assert values["more_dropout_0_5"] == f"{len(more)} of 3 sets ({', '.join(more)})"
-    expected = ", ".join(f"{mean('anchors', key):.2f} ({key})" for key in keys)
-    assert values["correlation_anchors"] == expected
-
-
-def test_twins_and_boosting_by_a_slow_version(values):
-    errors, printed = {}, {}
+def test_twins_and_boosting_by_a_slow_version(outcomes):
+    """Our training; the other variants have the errors of tables 2 and 3."""
+    errors = {}
     for row in csv.DictReader((RESULTS / "accuracy_neural.csv").open(encoding="utf-8")):
         errors.setdefault((row["model"], row["dataset"]), []).append(float(row["rmse"]))
-    for row in csv.DictReader((DOCS.parent / "paper" / "published.csv").open(encoding="utf-8")):
-        if row["method"].startswith(("tnnr", "nn_")):
-            printed.setdefault(row["dataset"], []).append(float(row["rmse"]))
     boosting = {key: fmean(errors["catboost", key]) for key in KEYS}
-    below = [key for key in KEYS if min(printed[key]) < boosting[key]]
-    ours = [key for key in KEYS if fmean(errors["twin:balanced", key]) < boosting[key]]
-    for name, found in (("printed", below), ("twins", ours)):
-        listed = f"{len(found)} of 9 sets ({', '.join(found[:-1])} and {found[-1]})"
-        assert values[f"{name}_below_boosting"] == listed
+    below = [key for key in KEYS if fmean(errors["twin:balanced", key]) < boosting[key]]
+    (own,) = (o for c, o in outcomes.items() if c.check is others.twins_are_state_of_the_art)
+    listed = f"lower on {len(below)} of 9 sets ({', '.join(below[:-1])} and {below[-1]})"
+    assert listed in own["modern"].details
+
+
+def test_every_statement_of_the_text_has_a_row():
+    """Each has a conclusion or an item of the map, and each conclusion belongs to a statement."""
+    checks = {f"{c.check.__module__.split('.')[-1]}.{c.check.__name__}" for c in CONCLUSIONS}
+    template = (TEMPLATES / "paper-map.md").read_text("utf-8")
+    cells = [line.strip("| ").split(" | ") for line in template.splitlines() if "|" in line]
+    items = {cell for line in cells for cell in line[:2]}
+    with STATEMENTS.open(encoding="utf-8") as file:
+        statements = list(csv.DictReader(file))
+    for row in statements:
+        assert row["row"] in checks | items | {"motivation"}, row
+    assert checks <= {row["row"] for row in statements}
+    sections = {f"section {i}" for i in range(1, 14)} | {f"appendix {c}" for c in "ABCD"}
+    assert sections <= {row["where"] for row in statements}
+
+
+def test_every_row_of_the_map_has_a_function_a_test_and_a_result():
+    text = (DOCS / "paper-map.md").read_text("utf-8").split("## Statements")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[0] != "item"]
+    assert len(rows) >= 37
+    for row in rows:
+        assert len(row) == 5, row
+        assert all(row), row
+        assert "tests/" in row[3]
+
+
+def test_every_check_of_a_conclusion_has_a_test():
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    named = set(re.findall(r"[.\"](\w+)", tests))
+    assert {c.check.__name__ for c in CONCLUSIONS} <= named
