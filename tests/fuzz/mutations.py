@@ -222,14 +222,13 @@ def _amplify(members: Members, rng: Random) -> None:
         if key == "values":  # of a feature of an encoder
             texts = sorted(map(str, range(n_categories)))
             container[key] = rng.choice([texts, list(range(n_categories)), ["x" * 10_000]])
-        elif key == "anchor_labels_" and isinstance(container[key], list):
+        elif key == "labels" and isinstance(container[key], list):
             container[key] = list(range(n_rows))
-        elif key == "_schema":
-            n_encoded = _set_categories(
-                container[key]["dict"], container.get("estimator_"), n_categories
-            )
+        elif key in ("anchors", "_schema"):
+            table = container[key]["dict"].get("schema", container[key])["dict"]
+            n_encoded = _set_categories(table, container.get("estimator_"), n_categories)
             for name in names:
-                if "_metric/" in name and "intervals_" not in name:
+                if "_metric/" in name:
                     members[name] = to_npy(np.resize(arrays[name], n_encoded))
     members[MODEL] = json.dumps(tree).encode()
 

@@ -26,7 +26,7 @@ FILES = int(os.environ.get("FUZZ_FILES", 2000))
 SECONDS = float(os.environ.get("FUZZ_SECONDS", 60))
 SEED = int(os.environ.get("FUZZ_SEED", time.time()))
 # parts of the paths of the fields of twins
-TWIN_FIELDS = ["anchor", "_schema", "/params/", "intervals_", "_learned_metric", "n_features"]
+TWIN_FIELDS = ["anchors/", "/params/", "calibration/", "n_features"]
 TWIN_FIELDS += ["selected_features_", "_y_unit", "_pair_dtype", "names", "estimator_"]
 WAIT_SECONDS = 120.0  # for a process, on a machine that is busy
 

@@ -205,21 +205,21 @@ def set_first(value):
         (lambda a: a[:-1], "out_of_fold_prediction_"),
         (set_first(np.inf), "out_of_fold_prediction_"),
         (lambda a: a.astype(int), "out_of_fold_prediction_"),
-        (set_first(np.inf), "anchors_X_"),
-        (lambda a: a[:, :-1].copy(), "anchors_X_"),
-        (lambda a: a[:-1], "anchors_X_"),
-        (set_first(np.nan), "anchors_y_"),
-        (lambda a: a[:-1], "anchors_y_"),
-        (lambda a: np.stack([a, a], axis=1), "anchors_y_"),
-        (lambda a: a[:-1], "anchor_rows_"),
-        (set_first(-9), "anchor_rows_"),
-        (set_first(-1), "anchor_rows_"),
+        (set_first(np.inf), "anchors/matrix"),
+        (lambda a: a[:, :-1].copy(), "anchors/matrix"),
+        (lambda a: a[:-1], "anchors/matrix"),
+        (set_first(np.nan), "anchors/y"),
+        (lambda a: a[:-1], "anchors/y"),
+        (lambda a: np.stack([a, a], axis=1), "anchors/y"),
+        (lambda a: a[:-1], "anchors/table_rows"),
+        (set_first(-9), "anchors/table_rows"),
+        (set_first(-1), "anchors/table_rows"),
         (lambda a: a[:-1], "_leaderboard/rmse"),
         (lambda a: a * np.nan, "_leaderboard/fit_seconds"),
         (lambda a: a - 10**9, "_leaderboard/bytes"),
         (lambda a: a * 2, "contribution_/baseline_weights"),
         (lambda a: a[:-1], "contribution_/baseline_weights"),
-        (lambda a: a[:-1], "intervals_/scores"),
+        (lambda a: a[:-1], "calibration/scores"),
         (lambda a: a[:-1], "_preparations/0/medians"),
         (lambda a: a * np.nan, "_preparations/0/medians"),
         (lambda a: a[:-1], "_preparations/0/center"),
@@ -228,8 +228,8 @@ def set_first(value):
         (lambda a: a[:, :-1].copy(), "members_/gp_rbf/process_/X"),
         (lambda a: -a, "members_/gp_rbf/process_/length_scales"),
         (lambda a: a * 0, "members_/gp_rbf/process_/weight"),
-        (lambda a: a[:-1], "members_/twin/anchors_y_"),
-        (set_first(np.nan), "members_/twin/anchors_y_"),
+        (lambda a: a[:-1], "members_/twin/anchors/y"),
+        (set_first(np.nan), "members_/twin/anchors/y"),
     ],
 )
 def test_altered_array(file, change, name):
@@ -257,15 +257,15 @@ def test_altered_array(file, change, name):
         ("encoded", ("_preparations", 0, "kind"), "does not scale 0 columns"),
         ([7], ("_preparations", 0, "marked"), "distinct numeric features"),
         ([3], ("_preparations", 0, "empty"), "distinct numeric features"),
-        (10**12, ("_schema", "n_indicators", 3), "indicators"),
+        (10**12, ("anchors", "schema", "n_indicators", 3), "indicators"),
         (5, ("members_", "ridge", "n_features"), "axis feature"),
         ("linear", ("members_", "gp_rbf", "process_", "kernel"), "kernel"),
         (-1.0, ("members_", "gp_rbf", "process_", "noise"), "noise"),
         ("SVR", ("members_", "gp_rbf", "class"), "unknown class SVR"),
-        (None, ("intervals_",), "intervals_ has no parts"),
-        ("other", ("intervals_", "width"), "width"),
-        ("other", ("_schema", "kinds", 0), "kinds/0 is 'other'"),
-        (["red", "red"], ("_schema", "categories", 3), "twice"),
+        (None, ("calibration",), "calibration has no parts"),
+        ("other", ("calibration", "scale", "width"), "width"),
+        ("other", ("anchors", "schema", "kinds", 0), "kinds/0 is 'other'"),
+        (["red", "red"], ("anchors", "schema", "categories", 3), "twice"),
     ],
 )
 def test_altered_value(file, value, path, match):
@@ -273,7 +273,7 @@ def test_altered_value(file, value, path, match):
     file.assert_refused(match)
 
 
-@pytest.mark.parametrize("name", ["anchors_X_", "members_", "_anchor_predictions"])
+@pytest.mark.parametrize("name", ["anchors", "members_", "_anchor_predictions"])
 def test_missing_part(file, name):
     file.change_json(lambda model: model["part"]["state"]["dict"].pop(name))
     file.assert_refused(f"has no {name}; fit and save the model again")

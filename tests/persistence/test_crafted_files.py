@@ -192,8 +192,8 @@ def test_long_list(data, saved):
 def test_many_categories(data, saved):
     frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
     file = saved(TwinRegressor(Ridge()).fit(frame, data[1]))
-    file.set(list(range(80_000)), "_schema", "categories", 1)
-    file.set(80_000, "_schema", "n_indicators", 1)
+    file.set(list(range(80_000)), "anchors", "schema", "categories", 1)
+    file.set(80_000, "anchors", "schema", "n_indicators", 1)
     start = time.process_time()
     file.assert_refused("pair features|too many indicators")
     assert time.process_time() - start < 10
@@ -202,7 +202,7 @@ def test_many_categories(data, saved):
 def test_more_indicators_than_categories(data, saved):
     frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
     file = saved(TwinRegressor(Ridge()).fit(frame, data[1]))
-    file.set(30_000_000, "_schema", "n_indicators", 1)
+    file.set(30_000_000, "anchors", "schema", "n_indicators", 1)
     file.assert_refused("has 30000000 indicators")
 
 
@@ -236,11 +236,11 @@ def test_thousands_of_categories_and_of_anchors(data, saved, ratio):
     frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
     forest = RandomForestRegressor(40, max_depth=5, random_state=0)
     file = saved(TwinRegressor(forest).fit(frame, data[1]))
-    file.set(list(range(2_000)), "_schema", "categories", 1)
-    file.set(2_000, "_schema", "n_indicators", 1)
+    file.set(list(range(2_000)), "anchors", "schema", "categories", 1)
+    file.set(2_000, "anchors", "schema", "n_indicators", 1)
     file.set(4_004, "estimator_", "n_features")
     n_rows = ratio * file.path.stat().st_size // (32 * 2_000)
-    for name in ("anchors_X_", "anchors_y_", "anchor_rows_"):
+    for name in ("anchors/matrix", "anchors/y", "anchors/table_rows"):
         file.change_array(lambda a: np.resize(a, (n_rows, *a.shape[1:])), name)
     file.assert_refused("bytes for its indicators of categories, too much for a file of this size")
 
@@ -286,16 +286,20 @@ def twin_file(twin_bytes, tmp_path, model_file):
 @pytest.mark.parametrize(
     ("name", "change", "match"),
     [
-        ("intervals_/scores", lambda a: a[::-1].copy(), "scores is not sorted"),
-        ("intervals_/scores", lambda a: a * 1e200, "not within"),
-        ("intervals_/columns", lambda a: a + 1, "not within 0 … 2"),
-        ("intervals_/columns", lambda a: a[::-1].copy(), "not increasing"),
-        ("intervals_/regressor/trees/value", lambda a: -a - 1, "error scale that is negative"),
-        ("anchors_X_", set_first(np.nan), "contains NaN"),
-        ("anchors_X_", set_first(np.inf), "not within"),
-        ("anchors_y_", lambda a: a[:30], "has 30 entries along the axis anchor, not 40"),
-        ("anchors_y_", set_first(np.nan), "not within"),
-        ("anchor_rows_", set_first(-2), "not within"),
+        ("calibration/scores", lambda a: a[::-1].copy(), "scores is not sorted"),
+        ("calibration/scores", lambda a: a * 1e200, "not within"),
+        ("calibration/columns", lambda a: a + 1, "not within 0 … 2"),
+        ("calibration/columns", lambda a: a[::-1].copy(), "not increasing"),
+        (
+            "calibration/scale/regressor/trees/value",
+            lambda a: -a - 1,
+            "error scale that is negative",
+        ),
+        ("anchors/matrix", set_first(np.nan), "contains NaN"),
+        ("anchors/matrix", set_first(np.inf), "not within"),
+        ("anchors/y", lambda a: a[:30], "has 30 entries along the axis anchor, not 40"),
+        ("anchors/y", set_first(np.nan), "not within"),
+        ("anchors/table_rows", set_first(-2), "not within"),
         ("selected_features_", lambda a: a + 1, "not within 0 … 2"),
         ("selected_features_", lambda a: a[:-1], "pair features of width 9, not 6"),
         ("estimator_/coef_", lambda a: np.stack([a, a]), "predicts 2 outputs"),
@@ -344,9 +348,9 @@ def network_bytes(data, tmp_path_factory):
         ("_parameters/bias_1", set_first(np.inf), "not within"),
         ("_parameters/bias_1", lambda a: a.astype(float), "array of float64"),
         ("_gates", lambda a: a[:-1], "axis member"),
-        ("_scale/1", np.zeros_like, "not within"),
+        ("_scale/X_spread", np.zeros_like, "not within"),
         ("member_weights_", lambda a: a * 2, "does not sum to one"),
-        ("anchors_y_", lambda a: a[:, None].copy(), "has other outputs"),
+        ("anchors/y", lambda a: a[:, None].copy(), "has other outputs"),
     ],
 )
 def test_altered_network(network_bytes, tmp_path, model_file, name, change, match):
@@ -359,13 +363,13 @@ def test_altered_network(network_bytes, tmp_path, model_file, name, change, matc
 def test_anchors_are_of_known_batches(data, saved):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y, batch=np.arange(len(y)) % 3)
-    for value, name in ((3, "anchor_batches_"), (-1, "anchor_batches_")):
+    for value, match in ((3, "unknown batches"), (-1, "batch has a value that is not within")):
         file = saved(twin)
-        file.change_array(set_first(value), name)
-        file.assert_refused("batches")
+        file.change_array(set_first(value), "anchors/batch")
+        file.assert_refused(match)
     counts = saved(twin)
-    counts.change_array(lambda array: 0 * array, "_batches/weight")
+    counts.change_array(lambda array: 0 * array, "batches/weight")
     counts.assert_refused("unknown batches")
     without = saved(twin)
-    without.set(None, "_batches")
+    without.set(None, "batches")
     without.assert_refused()

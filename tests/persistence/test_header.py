@@ -16,7 +16,7 @@ from twinned.persistence.archive import HEADER
 def test_content_of_the_header(saved, data):
     file = saved(DecisionTreeRegressor(max_depth=1).fit(*data))
     header = read_header(file.path)
-    assert header["format_version"] == 3
+    assert header["format_version"] == 4
     assert header["model"] == "sklearn.tree._classes.DecisionTreeRegressor"
     assert header["schema"] == {"n_features_in_": 3, "feature_names_in_": None}
     assert header["versions"]["twinned"] == twinned.__version__

@@ -40,7 +40,7 @@ from sklearn.svm import SVR, LinearSVR
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import twinned
-from twinned import TwinRegressor
+from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.power import PowerRegressor
 from twinned.persistence.archive import MODEL
@@ -239,6 +239,19 @@ def test_other_methods_of_a_loaded_twin(data, saved):
         loaded.predict_difference(X[:5], X[5:10]), twin.predict_difference(X[:5], X[5:10])
     )
     assert np.array_equal(loaded.anchors_X_, twin.anchors_X_)
+
+
+@pytest.mark.parametrize("kind", ["offset", "function"])
+def test_deviations_of_batches_are_compared_after_loading_as_before(data, saved, kind):
+    X, y = data
+    batch = np.arange(len(y)) % 4
+    y = y + batch * X[:, 0]
+    blend = AutoTwinRegressor(members=["ridge"], cv=2, batch_effect=kind, random_state=0)
+    model = blend.fit(X, y, batch=batch)
+    loaded = twinned.load(saved(model).path)
+    assert loaded.fitted_.batches.kind == model.fitted_.batches.kind == kind
+    added, expected = (each.add_anchors(X[:3], y[:3] + 1, batch="new") for each in (loaded, model))
+    np.testing.assert_array_equal(added.predict(X, batch="new"), expected.predict(X, batch="new"))
 
 
 def test_saving_does_not_change_the_model(data, saved):

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.fitting import fit_problems
-from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import TrainingProblem, build_problem
@@ -123,7 +122,7 @@ class BaseNeural(BaseEstimator):
         self._parameters = ensemble.networks.parameters
         self._gates = ensemble.networks.gates
         self._shape = asdict(ensemble.networks.shape)
-        self._scale = tuple(problem.scale)
+        self._scale = problem.scale
         self._schema = problem.table.schema
         self.selected_features_: Indices = problem.selected
         self._one_dimensional = problem.table.y.ndim == 1
@@ -157,7 +156,7 @@ class BaseNeural(BaseEstimator):
             shape=Shape(**self._shape),
             parameters=self._parameters,
             gates=self._gates,
-            scale=Scale(*self._scale),
+            scale=self._scale,
             member_weights=self.member_weights_,
             device=self.device,
             n_jobs=self.n_jobs,

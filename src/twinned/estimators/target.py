@@ -129,8 +129,7 @@ class TransformedTargetTwin(LinkedEstimator, TwinMethods, TransformedTargetRegre
     @property
     def target_(self) -> TargetTransform:
         """The fitted transformation."""
-        scaling = self.scaling_ and PowerScaling(*self.scaling_)  # a tuple in a loaded model
-        return TargetTransform(self.target_transform == "log", scaling)
+        return TargetTransform(self.target_transform == "log", self.scaling_)
 
     @property
     def fitted_(self) -> FittedTwin:

@@ -210,7 +210,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def row_scale(self) -> Scale:
         """The scale of the features that the networks are trained on."""
-        return Scale(*self._scale)
+        return self._scale
 
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
         """A twin of the same parameters, fitted to some of the rows of this one."""

@@ -4,6 +4,7 @@ It is written in `schema.txt`, which describes its language.
 """
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -27,10 +28,11 @@ class Kind(NamedTuple):
     fields: dict[str, str]
 
 
-def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
-    """Return the kinds and the records of `schema.txt`."""
+def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]], dict[str, str]]:
+    """Return the kinds and the records of `schema.txt`, and the classes of some records."""
     kinds: dict[str, Kind] = {}
     records: dict[str, dict[str, str]] = {}
+    classes: dict[str, str] = {}
     fields: dict[str, str] = {}
     for line in files("twinned.persistence").joinpath("schema.txt").read_text("utf-8").splitlines():
         names, _, rest = line.strip().partition("  ")
@@ -39,15 +41,17 @@ def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
         elif line.startswith(" "):
             fields.update(dict.fromkeys(names.split(), rest.strip()))
         elif line.startswith("record "):
-            fields = records[names.split()[1]] = {}
+            record = names.split()[1]
+            fields = records[record] = {}
+            classes |= {record: rest.strip()} if rest else {}
         elif line and not line.startswith("#"):
             module, *options = rest.split()
             kind = Kind(module, set(options), fields := {})
             kinds.update(dict.fromkeys(names.split(), kind))
-    return kinds, records
+    return kinds, records, classes
 
 
-KINDS, RECORDS = _read_schema()
+KINDS, RECORDS, _CLASSES = _read_schema()
 LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 
 
@@ -91,19 +95,23 @@ class At:
         return ".".join(parts) or "model"
 
 
-def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
-    """Raise unless values are a dict of these fields, except those that may not exist."""
+def verify_fields(
+    values: Any, fields: dict[str, str], at: At, argument: str = ""
+) -> dict[str, Any]:
+    """Return the values of these fields; raise unless all exist, except those that may not."""
     at.ensure(isinstance(values, dict), "has no parts")
     required = {name for name, expected in fields.items() if not expected.startswith("??")}
     missing, unknown = sorted(required - values.keys()), sorted(values.keys() - fields)
     at.ensure(not missing, f"has no {', '.join(missing)}; {FIT_AGAIN}")
     at.ensure(not unknown, f"has unknown parts, {', '.join(unknown)}; {FIT_AGAIN}")
-    for name, value in values.items():
-        verify(value, fields[name].replace("$", argument), at / name)
+    return {
+        name: verify(value, fields[name].replace("$", argument), at / name)
+        for name, value in values.items()
+    }
 
 
-def verify(value: Any, expected: str, at: At) -> None:
-    """Raise unless a value is what the schema expects.
+def verify(value: Any, expected: str, at: At) -> Any:
+    """Return a value, with instances of their classes for records; raise unless it is as expected.
 
     >>> verify(np.array([0.5, 2.0]), "f8 row, 0..1", At("model", {}))
     Traceback (most recent call last):
@@ -116,25 +124,24 @@ def verify(value: Any, expected: str, at: At) -> None:
         is_container = type(value).__name__ == container and len(value) <= _MAX_ITEMS
         at.ensure(is_container, f"is not a {container}")
         at.bind(axis or "*", len(value))
-        for name, item in value.items() if container == "dict" else enumerate(value):
-            verify(item, rest, at / name)
-    elif kind in ("?", "??"):
-        if value is not None:
-            verify(value, rest, at)
-    elif kind == "part":
+        if container == "dict":
+            return {name: verify(item, rest, at / name) for name, item in value.items()}
+        return type(value)([verify(item, rest, at / i) for i, item in enumerate(value)])
+    if kind in ("?", "??"):
+        return None if value is None else verify(value, rest, at)
+    if kind in RECORDS:
+        content = verify_fields(value, RECORDS[kind], at, rest)
+        module, _, name = _CLASSES.get(kind, "builtins.dict").rpartition(".")
+        return vars(import_module(module))[name](**content)
+    if kind == "part":
         name = type(value).__name__
         roles = {name, *KINDS[name].options} if name in KINDS else set()
         at.ensure(roles & {*rest.split()}, f"is no {rest}")
-    elif kind in RECORDS:
-        if kind.startswith("tuple_"):
-            is_tuple = type(value) is tuple and len(value) == len(RECORDS[kind])
-            at.ensure(is_tuple, f"is not a tuple of {', '.join(RECORDS[kind])}")
-            value = dict(zip(RECORDS[kind], value, strict=True))
-        verify_fields(value, RECORDS[kind], at, rest)
     elif kind in _SCALARS:
         _verify_scalar(value, kind, rest, at)
     else:
         _verify_array(value, kind, *(part.strip() for part in rest.split(",")), at=at)
+    return value
 
 
 def _verify_scalar(value, kind, rest, at):

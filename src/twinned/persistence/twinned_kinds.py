@@ -1,30 +1,24 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned.batches.deviation import Deviation
-from twinned.batches.effects import BatchEffects
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import BaseTwin, TwinMethods
-from twinned.estimators.power import TransformedModel
 from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
-from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import (
     Calibration,
-    ErrorScale,
     NeighborFeatures,
     count_scale_features,
     find_rows,
 )
 from twinned.fitted.twin import FittedTwin
-from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel
@@ -34,60 +28,41 @@ from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, State, builder, set_state
-from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.scaling import PowerScaling
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
 
 # memory of an element, with its copies
 _COVARIANCE_BYTES, _INDICATOR_BYTES = 16, 32
-# fields of `Anchors`: attributes of a file
-_ANCHORS = {
-    "matrix": "anchors_X_",
-    "y": "anchors_y_",
-    "table_rows": "anchor_rows_",
-    "weight": "anchor_weights_",
-    "labels": "anchor_labels_",
-    "groups": "anchor_groups_",
-    "batch": "anchor_batches_",
-    "deviation": "anchor_deviations_",
-    "y_std": "anchor_y_std_",
-    "variances": "_variances",
-    "censored_X": "_censored_X",
-}
 
 
-def _build_table(record: State, at: At) -> TableSchema:
-    table = TableSchema(**record)
+def _check_table(table: TableSchema, at: At) -> None:
     for kind, known, n in zip(table.kinds, table.categories, table.n_indicators, strict=True):
         at.ensure(len(set(known)) == len(known), "has a category twice")
         at.ensure(n <= (len(known) if kind == CATEGORICAL else 1), f"has {n} indicators")
         at.ensure(kind != NUMERIC or not known, "has categories of a numeric feature")
     at.bind("encoded", table.n_encoded)
-    return table
 
 
 def _build_anchors(twin, state, at, scale=None):
     """The anchors, after checks by the table and the tags of the twin."""
-    table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
-    n_rows = sum(len(rows) for rows in (X, state["_censored_X"]) if rows is not None)
+    record, batches = state["anchors"], state["batches"]
+    table, X, weights, codes = (record[name] for name in ("schema", "matrix", "weight", "batch"))
+    _check_table(table, at)
+    n_rows = sum(len(rows) for rows in (X, record["censored_X"]) if rows is not None)
     at.reserve(_INDICATOR_BYTES * n_rows * sum(table.n_indicators), "indicators of categories")
     check_finite(X, None, bool(twin.__sklearn_tags__().input_tags.allow_nan), state["_pair_dtype"])
     for j, (kind, known) in enumerate(zip(table.kinds, table.categories, strict=True)):
         has_code = np.isin(X[:, j], np.arange(len(known))) | np.isnan(X[:, j])
         at.ensure(kind == NUMERIC or has_code.all(), f"has unknown categories of feature {j}")
     at.ensure(weights is None or weights.sum() > 0, "has no anchor of positive weight")
-    batches, codes = state["_batches"], state["anchor_batches_"]
     if batches is not None or codes is not None:
         has_both = batches is not None and codes is not None
-        is_valid = has_both and codes.max() < len(batches["names"]) and batches["weight"].any()
+        is_valid = has_both and codes.max() < len(batches.names) and batches.weight.any()
         at.ensure(is_valid, "has anchors of unknown batches")
-        at.ensure(state["anchor_deviations_"] is not None, "has no deviations of its anchors")
+        at.ensure(record["deviation"] is not None, "has no deviations of its anchors")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
-    values = {name: state[attribute] for name, attribute in _ANCHORS.items()}
-    metric = _optional(LearnedMetric, state["_learned_metric"])
-    return Anchors(schema=table, **values, scale=scale, learned_metric=metric, n_jobs=twin.n_jobs)
+    return Anchors(**record, scale=scale, n_jobs=twin.n_jobs)
 
 
 def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibration | None:
@@ -96,65 +71,35 @@ def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibr
         return None
     at.ensure(anchors.y.ndim == 1, "has intervals, but several outputs")
     columns, codes = record["columns"].tolist(), record["codes"].tolist()
-    if (regressor := record["regressor"]) is not None:
+    if (regressor := record["scale"].regressor) is not None:
         n_features = count_scale_features(len(columns), len(codes))
         fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
         at.ensure(fits, f"has an error scale of other features than its {n_features}")
         least = min(tree.tree_.value.min() for tree in regressor.estimators_)
         at.ensure(least >= 0, "has an error scale that is negative")
-    names = {field.name for field in fields(ErrorScale)} & record.keys()
-    return Calibration(
-        scores=record["scores"],
-        scale=ErrorScale(**{name: record[name] for name in names}),
-        neighbors=NeighborFeatures(anchors.matrix, anchors.y, columns, codes),
-        rows=record["rows"],
-    )
-
-
-def _optional(kind, record):
-    """A record of these parts, or None where there are none."""
-    return None if record is None else kind(*record)
-
-
-def _build_effects(parts: State | None) -> BatchEffects | None:
-    if parts is None:
-        return None
-    of_deviation = {field.name for field in fields(Deviation)} & parts.keys() - {"center"}
-    deviation = {name: parts[name] for name in of_deviation}
-    others = {name: parts[name] for name in parts.keys() - of_deviation - {"feature_center"}}
-    return BatchEffects(deviation=Deviation(parts["feature_center"], **deviation), **others)
-
-
-def _read_effects(effects: BatchEffects | None) -> State | None:
-    if effects is None:
-        return None
-    parts = {**vars(effects.deviation), **vars(effects), "feature_center": effects.deviation.center}
-    return {name: parts[name] for name in RECORDS["batches"]}
+    neighbors = NeighborFeatures(anchors.matrix, anchors.y, columns, codes)
+    return Calibration(record["scores"], record["scale"], neighbors, record["rows"])
 
 
 def _set_twin(
     twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
 ) -> None:
     """Set the attributes and the fitted state of a twin."""
-    residuals, power = state["anchor_errors_"], state["local_power_"]
-    measured = state["applicability_"]
+    residuals, power = state["residuals"], state["local_power"]
     fitted = FittedTwin(
         model=model,
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors),
         weight_strategy=as_weight_strategy(twin.weights),
         budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
-        replicate_correlation=state.get("replicate_correlation_") or 0.0,
-        batches=_build_effects(state["_batches"]),
-        calibration=_build_calibration(state["intervals_"], anchors, at / "intervals_"),
-        applicability=None if measured is None else ClassStatistics(**measured),
+        replicate_correlation=state["replicate_correlation"],
+        batches=state["batches"],
+        calibration=_build_calibration(state["calibration"], anchors, at / "calibration"),
+        applicability=state["applicability"],
     )
     if residuals is not None and fitted.uses_all_anchors_equally:
-        fitted = replace(
-            fitted,
-            residuals=residuals.reshape(len(residuals), -1),
-            local_weights=GPWeights(power) if power else None,
-        )
+        local_weights = GPWeights(power) if power else None
+        fitted = replace(fitted, residuals=residuals, local_weights=local_weights)
     if nearest := fitted.nearest:  # made now, so that predictions need not
         anchors.index(nearest[1])
     of_estimator = {name: value for name, value in state.items() if name not in _FITTED}
@@ -167,12 +112,12 @@ def _set_twin(
 @builder("TwinRegressor")
 def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
-    table, dtype = _build_table(state["_schema"], at), np.dtype(state["_pair_dtype"])
+    dtype = np.dtype(state["_pair_dtype"])
+    anchors = _build_anchors(twin, state | {"_pair_dtype": dtype}, at)
+    table = anchors.schema
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_
     features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
-    state = {**state, "_schema": table, "_pair_dtype": dtype}
-    anchors = _build_anchors(twin, state, at)
     model = SklearnDifferenceModel(
         estimator=base,
         features=features,
@@ -180,10 +125,10 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
         symmetric=twin.symmetric,
         cache_bytes=cache_bytes(twin.memory_limit),
     )
-    _set_twin(twin, state, anchors, model, at)
+    _set_twin(twin, state | {"_pair_dtype": dtype}, anchors, model, at)
     width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
-    anchor = table.to_rows(state["anchors_X_"][:1])
+    anchor = table.to_rows(anchors.matrix[:1])
     n_outputs = base.predict(features.build(anchor, anchor)).size
     at.ensure(n_outputs == at.sizes.get("output", 1), f"predicts {n_outputs} outputs")
 
@@ -193,24 +138,25 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
 
 @builder("NeuralRegressor", "TwinNeuralRegressor")
 def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
-    table, shape = _build_table(state["_schema"], at), state["_shape"]
+    shape, is_twin = state["_shape"], isinstance(model, BaseTwin)
+    table = state["anchors"]["schema"] if is_twin else state["_schema"]
+    _check_table(table, at)
     at.bind("numeric", len(table.numeric))
     at.bind("output", shape["n_outputs"])
     n_inputs = len(table.encoded_columns(state["selected_features_"]))
     at.ensure(0 < n_inputs <= shape["n_features"], "has fewer inputs than features")
-    at.ensure(shape["twin"] == isinstance(model, BaseTwin), "is a network of another kind")
+    at.ensure(shape["twin"] == is_twin, "is a network of another kind")
     flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
     at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
     shapes = {name: parameter.shape for name, parameter in state["_parameters"].items()}
     expected = _parameter_shapes(shape, len(state["_gates"]))
     at.ensure(shapes == expected, "has network parameters of other shapes")
-    state = {**state, "_schema": table}
-    if not shape["twin"]:
-        set_state(model, state)
+    set_state(model, {"_schema": table, **{name: state[name] for name in RECORDS["networks"]}})
+    if not is_twin:
         return
-    at.ensure((state["anchors_y_"].ndim == 1) == state["_one_dimensional"], "has other outputs")
+    is_flat = state["anchors"]["y"].ndim == 1
+    at.ensure(is_flat == state["_one_dimensional"], "has other outputs")
     state["_pair_dtype"] = np.dtype(np.float64)
-    set_state(model, {name: state[name] for name in RECORDS["networks"]})
     anchors = _build_anchors(model, state, at, model.row_scale())
     _set_twin(model, state, anchors, model.make_model(), at)
 
@@ -233,20 +179,19 @@ def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]
 
 @builder("GPRegressor")
 def _build_process(model: BaseEstimator, state: State, at: At) -> None:
-    process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
+    process, n_rows = state["process_"], at.sizes["row"]
     at.reserve(_COVARIANCE_BYTES * n_rows**2, "covariance")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
     at.ensure(process.n_counts <= at.sizes["feature"], "has more counts than features")
-    set_state(model, {**state, "process_": process})
+    set_state(model, state)
 
 
 @builder("PowerRegressor")
 def _build_power(model: BaseEstimator, state: State, at: At) -> None:
-    record, n_features = state["model_"], model.n_features_in_
-    same = feature_attributes(record["regressor"])[0] in (None, n_features)
+    n_features = model.n_features_in_
+    same = feature_attributes(state["model_"].regressor)[0] in (None, n_features)
     at.ensure(same, f"has a regressor of other features than its {n_features}")
-    scalings = {name: PowerScaling(*record[name]) for name in ("features", "target")}
-    set_state(model, {**state, "model_": TransformedModel(**{**record, **scalings})})
+    set_state(model, state)
 
 
 @builder("InverseTwinRegressor")
@@ -260,8 +205,7 @@ def _build_inverse(model: BaseEstimator, state: State, at: At) -> None:
         at.ensure(same, f"has {name} of other features or outputs")
     names = state["target_names_"]
     at.ensure(len(names) == (n_targets if n_targets > 1 else 0), "has names of other targets")
-    rebuilt = {"scaling_": PowerScaling(*state["scaling_"])}
-    set_state(model, {**state, **rebuilt, "metric_": LearnedMetric(*state["metric_"])})
+    set_state(model, state)
 
 
 @builder("AutoTwinRegressor")
@@ -272,8 +216,10 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         at.ensure(same and len({*known} - {None}) == len(known) > 1, "has targets that differ")
         vars(model).update(targets_=targets, joint_scores_=state["joint_scores_"])
         return
-    members, table = state["members_"], _build_table(state["_schema"], at)
-    at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
+    state["_pair_dtype"] = np.dtype(np.float64)
+    anchors = _build_anchors(model, state, at)
+    members, table = state["members_"], anchors.schema
+    at.bind("row", int((anchors.table_rows >= 0).sum()))
     at.bind("score", int(np.isfinite(state["out_of_fold_prediction_"]).sum()))
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
@@ -288,8 +234,6 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
     model.plan_ = [given.get(name, name) for name in members]
-    state = {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}
-    anchors = _build_anchors(model, state, at)
     blend = BlendModel(
         members=[
             FittedMember(name, member, prepared)
@@ -328,20 +272,15 @@ def _read_twin(twin: BaseEstimator) -> State:
     if twin.targets_:
         return twin.__getstate__()
     fitted, anchors = twin.fitted_, twin.fitted_.anchors
-    metric, power = anchors.known_metric, twin.local_power_
-    of_estimator = twin.__getstate__()
+    of_estimator, values = twin.__getstate__(), vars(anchors)
+    values = values | {"learned_metric": anchors.known_metric}
     state = {
+        **vars(fitted),
         **of_estimator,
         "_pair_dtype": of_estimator["_pair_dtype"].name,
-        "_schema": fitted.schema,
-        **{attribute: vars(anchors)[name] for name, attribute in _ANCHORS.items()},
-        "_batches": _read_effects(fitted.batches),
-        "anchor_errors_": twin.anchor_residuals_,
-        "local_power_": power,
-        "_learned_metric": None if metric is None else tuple(metric),
-        "intervals_": _read_calibration(fitted),
-        "applicability_": fitted.applicability and vars(fitted.applicability),
-        "replicate_correlation_": fitted.replicate_correlation,
+        "anchors": {name: values[name] for name in RECORDS["anchors"]},
+        "local_power": twin.local_power_,
+        "calibration": _read_calibration(fitted),
     }
     model = fitted.model
     if isinstance(model, SklearnDifferenceModel):
@@ -370,7 +309,7 @@ def _read_calibration(fitted: FittedTwin) -> State | None:
             "calibrate by the rows of the fit, or with width='std'."
         )
     return {
-        **vars(calibration.scale),
+        "scale": calibration.scale,
         "columns": np.array(neighbors.columns, dtype=np.intp),
         "codes": np.array(neighbors.codes, dtype=np.intp),
         "scores": calibration.scores,
@@ -383,5 +322,5 @@ READ |= dict.fromkeys(("TwinRegressor", "TwinNeuralRegressor", "AutoTwinRegresso
 _FITTED = {
     *RECORDS["twin"],
     *("estimator_", "selected_features_", "_y_unit", "members_", "member_weights_"),
-    *("_preparations", "_spread_weights", "_anchor_predictions", "replicate_correlation_"),
+    *("_preparations", "_spread_weights", "_anchor_predictions"),
 } - {"target_name_", "batch_name_", "_pair_dtype"}

@@ -78,7 +78,10 @@ def encode_value(value: object, at: At, *, fitted: bool) -> Json:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, BaseEstimator):
-        value = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        value = {name: vars(value)[name] for name in names}
+    elif isinstance(value, tuple) and type(value) is not tuple:
+        value = value._asdict()  # type: ignore[attr-defined]
     if isinstance(value, tuple | list):
         items = [encode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
@@ -153,8 +156,7 @@ def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
         at.ensure(len(set(names)) == len(names), "has a feature name twice")
         model.feature_names_in_ = np.array(names, dtype=object)
     state = decode_value(value["state"], at, fitted=True)
-    verify_fields(state, state_fields(name, state), at)
-    state = dict.fromkeys(kind.fields) | state
+    state = dict.fromkeys(kind.fields) | verify_fields(state, state_fields(name, state), at)
     BUILD.get(name, lambda model, state, at: set_state(model, state))(model, state, at)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)  # again, as `fit` removes them
