@@ -111,8 +111,10 @@ def bins_without_weights(estimator):
         yield
         return
 
-    def without_weights(X, *weight, is_training_data):
-        return bin_data(X, *(None for _ in weight), is_training_data=is_training_data)
+    def without_weights(*arguments, **options):
+        bound = inspect.signature(bin_data).bind(*arguments, **options)
+        bound.arguments.update(dict.fromkeys({"sample_weight"} & bound.arguments.keys()))
+        return bin_data(*bound.args, **bound.kwargs)
 
     estimator._bin_data = without_weights
     try:

@@ -19,7 +19,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.fitted.adjustments import MAX_EXACT, attribute, scale_to, switching_plan
+from twinned.fitted.adjustments import MAX_EXACT, attribute, switching_plan
 
 FIXED = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count"]
 
@@ -186,11 +186,18 @@ def test_labels_are_saved_and_extended(table, tmp_path):
 
 
 @given(st.integers(0, 1000))
-def test_scaled_adjustments_have_other_totals(seed):
+def test_adjustments_are_scaled_to_other_totals(seed):
     rng = np.random.RandomState(seed)
-    adjustments, totals = rng.normal(size=(4, 3)), rng.normal(size=4)
-    adjustments[0], adjustments[1, 1] = 0.0, 0.0
-    scaled = scale_to(adjustments, totals)
-    np.testing.assert_allclose(scaled.sum(axis=1), totals, atol=1e-12)
-    np.testing.assert_allclose(scaled[0], totals[0] / 3)
-    assert scaled[1, 1] == 0
+    queries, anchors = rng.normal(size=(2, 5, 3))
+    queries[0] = anchors[0]
+    queries[1, :2] = anchors[1, :2]
+    totals = rng.normal(size=(5, 1))
+
+    def predict(first, second):
+        return ((first - second) @ [2.0, -1.0, 0.0])[:, None]
+
+    found = attribute(predict, queries, anchors, totals)[..., 0]
+    np.testing.assert_allclose(found.sum(axis=1), totals[:, 0], atol=1e-12)
+    np.testing.assert_allclose(found[0], totals[0, 0] / 3)  # no feature differs
+    np.testing.assert_allclose(found[1], [0, 0, totals[1, 0]])  # the only one that differs
+    assert (found[2:, 2] == 0).all()  # without effect

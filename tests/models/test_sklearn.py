@@ -12,6 +12,7 @@ from sklearn.neural_network import MLPRegressor
 from threadpoolctl import threadpool_info
 
 from twinned import HalfPairs, TwinRegressor
+from twinned._compat import bins_without_weights
 from twinned.datasets import make_tf
 from twinned.exceptions import LeakingValidationWarning
 from twinned.models.base_estimator import FAST, THOROUGH, early_stopping_fraction
@@ -29,6 +30,41 @@ class Recorder(HistGradientBoostingRegressor):
             info["num_threads"] for info in threadpool_info() if info["user_api"] == "openmp"
         }
         return super().fit(pairs, target, **options)
+
+
+def test_bins_do_not_depend_on_the_weights_of_rows():
+    weight = np.random.RandomState(0).lognormal(sigma=3.0, size=len(y))
+    weighted, plain = (HistGradientBoostingRegressor(max_bins=8, max_iter=2) for _ in range(2))
+    with bins_without_weights(weighted):
+        weighted.fit(X, y, sample_weight=weight)
+    plain.fit(X, y)
+    for found, expected in zip(
+        weighted._bin_mapper.bin_thresholds_, plain._bin_mapper.bin_thresholds_, strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+    assert (weighted.predict(X) != plain.predict(X)).any()  # the trees do
+    assert "_bin_data" not in vars(weighted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [(("X", "weights"), {}), (("X",), {"sample_weight": "weights"})],
+    ids=["positional", "keyword"],
+)
+def test_weights_of_bins_may_be_positional_or_named(arguments, options):
+    class Boosting:
+        def _bin_data(self, X, sample_weight, is_training_data):
+            return X, sample_weight, is_training_data
+
+    class BoostingOf17:
+        def _bin_data(self, X, is_training_data):
+            return X, is_training_data
+
+    model, before = Boosting(), BoostingOf17()
+    with bins_without_weights(model), bins_without_weights(before):
+        found = model._bin_data(*arguments, **options, is_training_data=True)
+        assert found == ("X", None, True)
+        assert before._bin_data("X", is_training_data=False) == ("X", False)
 
 
 def test_early_stopping_holds_out_rows():

@@ -3,7 +3,9 @@
 Features are switched from the values of the anchor to those of the query, one after the other, and
 the adjustment of a feature is the mean change of F over orders of switching. Up to seven features
 it is the mean over all orders, the Shapley value; beyond, over fixed random orders and their
-reverses. The changes of an order sum to F(query, anchor), and so do the adjustments.
+reverses. The changes of an order sum to F(query, anchor). Where the difference to explain is
+another one, as that to the out-of-fold prediction of the anchor, the rest is divided among the
+features in proportion to the size of their adjustments.
 """
 
 from __future__ import annotations
@@ -75,20 +77,19 @@ def attribute(
     predict_difference: Callable[[Floats, Floats], Floats],
     queries: Floats,
     anchors: Floats,
-    differences: Floats,
+    totals: Floats,
 ) -> Floats:
-    """(pair, feature, output): adjustments, which sum to the differences over features.
+    """(pair, feature, output): adjustments, which sum to the (pair, output) totals over features.
 
     `predict_difference` returns the (row, output) F of two matrices, row by row. `queries` and
-    `anchors` are (pair, feature), with categories as codes, and `differences` (pair, output) F of
-    them. Where no feature differs and a twin that is not symmetric has a difference all the same,
-    the features share it equally.
+    `anchors` are (pair, feature), with categories as codes. Where no adjustment has a size, the
+    features that differ share the total equally; where none differs, all features do.
     """
     n_features = queries.shape[1]
+    differences = predict_difference(queries, anchors)
     differs = (queries != anchors) & ~(np.isnan(queries) & np.isnan(anchors))
     differing = np.flatnonzero(differs.any(axis=1))
-    result = np.repeat(differences[:, None] / n_features, n_features, axis=1)
-    result[differing] = 0.0
+    result = np.zeros((len(queries), n_features, totals.shape[1]))
     step = max(1, _MIXTURES_PER_BLOCK // max(_MIXTURES_PER_PAIR, 2 * n_features))
     for block in row_blocks(len(differing), step):
         pairs = differing[block]
@@ -105,19 +106,8 @@ def attribute(
             adjustments = plan.coefficients @ known
             is_rounding = np.abs(adjustments) <= _ROUNDING * np.abs(known).max(axis=0)
             result[i, differs[i]] = np.where(is_rounding, 0.0, adjustments)
-    return result
-
-
-def scale_to(adjustments: Floats, totals: Floats) -> Floats:
-    """(pair, feature) adjustments that sum to other (pair,) totals.
-
-    What is missing is divided in proportion to the size of the adjustments, and equally where all
-    of them are zero.
-
-    >>> scale_to(np.array([[3.0, -1.0, 0.0]]), np.array([4.0]))
-    array([[ 4.5, -0.5,  0. ]])
-    """
-    size = np.abs(adjustments)
-    total = size.sum(axis=1, keepdims=True)
-    share = np.where(total > 0, size / np.where(total > 0, total, 1.0), 1.0 / size.shape[1])
-    return adjustments + share * (totals - adjustments.sum(axis=1))[:, None]
+    size = np.abs(result)
+    equal_shares = differs | ~differs.any(axis=1, keepdims=True)
+    size = np.where(size.sum(axis=1, keepdims=True) > 0, size, equal_shares[..., None])
+    share = size / size.sum(axis=1, keepdims=True)
+    return result + share * (totals - result.sum(axis=1))[:, None]

@@ -65,7 +65,7 @@ def tabulate_comparables(
     parts = [table]
     if features is not None:
         names = [f"{name} (feature)" if name in RESERVED else name for name in features]
-        parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
+        parts.append(pd.DataFrame(tabulate_adjustments(fitted, queries, table), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
         is_other, anchor = table["anchor"] < 0, table["anchor"].to_numpy()
         labels = pd.Series(anchor_labels).take(anchor).array
@@ -156,44 +156,30 @@ def _merge_copies(block: AnchorEstimates, first: Indices, codes: Indices) -> Anc
     return AnchorEstimates(block.indices[:, first], estimates, weights, block.distances[:, first])
 
 
-def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
-    """(row of the table of comparables, feature): what each feature adds to the difference.
+def tabulate_adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
+    """(row of a table of comparables, feature): what each feature adds to the difference.
 
     They are NaN for all other cases.
     """
-    n_outputs = fitted.anchors.outputs.shape[1]
-    by_output = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
-    rows = by_output.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
-    rows = rows[table["anchor"].to_numpy()[rows[:, 0]] >= 0]
-    query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
-    first = replace(queries, matrix=queries.matrix[query])
-    second = replace(queries, matrix=fitted.anchors.matrix[anchor])
+    query, anchor = (table[name].to_numpy() for name in ("query", "anchor"))
+    cases = np.flatnonzero(anchor >= 0)
+    rows = cases[np.lexsort((anchor[cases], query[cases]))]
+    rows = rows.reshape(-1, fitted.anchors.outputs.shape[1])  # (pair, output)
     known_y, estimates = table[["anchor_y", "estimate"]].to_numpy().T
     target = fitted.target
     if fitted.batches is not None:  # in the batch of the query
         known_y = known_y + table["offset"].to_numpy()
     differences = difference(target.apply(estimates), target.apply(known_y))
-    by_feature = attribute_difference(fitted, first, second, differences[rows])
+
+    def predict(mixed: Floats, anchors: Floats) -> Floats:
+        sides = (replace(queries, matrix=side) for side in (mixed, anchors))
+        return fitted.predict_difference(*sides)[0]
+
+    first, second = queries.matrix[query[rows[:, 0]]], fitted.anchors.matrix[anchor[rows[:, 0]]]
+    by_feature = attribute(predict, first, second, differences[rows])
     result = np.full((len(table), by_feature.shape[1]), np.nan)
     result[rows] = by_feature.transpose(0, 2, 1)
     return target.invert_adjustments(result, known_y, estimates)
-
-
-def attribute_difference(
-    fitted: FittedTwin, first: Queries, second: Queries, differences: Floats | None = None
-) -> Floats:
-    """(pair, feature, output): what each feature adds to F(first, second).
-
-    `differences` (pair, output) are F(first, second), where they are known already.
-    """
-
-    def predict(mixed: Floats, anchors: Floats) -> Floats:
-        sides = (replace(first, matrix=side) for side in (mixed, anchors))
-        return fitted.predict_difference(*sides)[0]
-
-    if differences is None:
-        differences = fitted.predict_difference(first, second)[0]
-    return attribute(predict, first.matrix, second.matrix, differences)
 
 
 # --- cases ----------------------------------------------------------------------------------------
@@ -273,7 +259,7 @@ def find_comparables(
     table = tabulate_comparables(fitted, queries, n, LEARNED)
     by_feature = np.full((len(table), len(names)), np.nan)
     if adjustments:
-        by_feature = _adjustments(fitted, queries, table)
+        by_feature = tabulate_adjustments(fitted, queries, table)
     return group_cases(table, by_feature, fitted.anchors, names, fitted.batches)
 
 

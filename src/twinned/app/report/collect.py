@@ -17,14 +17,13 @@ from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import feature_names
 from twinned.diagnostics.recommendation import NO_PREDICTION
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS, ClassStatistics
 from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.explanation import (
-    attribute_difference,
     decode_row,
     group_cases,
     offset_differences,
+    tabulate_adjustments,
     tabulate_estimates,
 )
 from twinned.fitted.quantiles import tails
@@ -41,7 +40,7 @@ CONFIDENCE = 0.9  # of the intervals shown
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES = 40, 5
-_CASES_PER_BLOCK = 60  # whose adjustments are computed at once
+_ROWS_PER_BLOCK = 12  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _MAX_CURVES, _CURVE_POINTS = 6, 40  # batches whose deviations are drawn, and points of each
 _PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
@@ -302,19 +301,12 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
 
     They are NaN for all other cases, and for the last rows where the time did not suffice.
     """
-    target = fitted.target
+    queries = fitted.queries(fitted.anchors.matrix[rows])
     adjustments = np.full((len(table), fitted.anchors.matrix.shape[1]), np.nan)
-    cases = table[table["anchor"] >= 0].sort_values("query", kind="stable")
     end = time.perf_counter() + seconds
-    for block in row_blocks(len(cases), _CASES_PER_BLOCK):
+    for block in row_blocks(len(rows), _ROWS_PER_BLOCK):
         if time.perf_counter() > end:
             break
-        block_cases = cases[block]
-        first = fitted.queries(fitted.anchors.matrix[rows[block_cases["query"]]])
-        second = fitted.queries(fitted.anchors.matrix[block_cases["anchor"]])
-        attributed = attribute_difference(fitted, first, second)[..., 0]
-        known_y, estimates, offset = block_cases[["anchor_y", "estimate", "offset"]].to_numpy().T
-        known_y = known_y + offset  # in the batch of the query
-        scaled = scale_to(attributed, target.apply(estimates) - target.apply(known_y))
-        adjustments[block_cases.index] = target.invert_adjustments(scaled, known_y, estimates)
+        is_shown = table["query"].between(block.start, block.stop - 1).to_numpy()
+        adjustments[is_shown] = tabulate_adjustments(fitted, queries, table[is_shown])
     return adjustments
