@@ -158,10 +158,13 @@ CASES = [
                 "--categorical a")),
     Case("another spelling of a missing value", "a,b,y\nn.d.,x,3\n1.5,N.D.,4\n2.5,x,5\n",
          {"a": [NAN, 1.5, 2.5], "b": ["x", None, "x"]}, options={"missing": ["n.d."]}),
-    Case("several problems", "a;b;c;y\n1;1,234;1;3\nx;2,345;2;low\n3;3,456;3;5\nz;4,567;inf;6\n",
-         error=("line 3, column 'a': 'x' is text in a numeric column, as are 'z'; correct it",
-                "line 2, column 'b': '1,234' is 1.234 or 1234", "line 5, column 'c': 'inf'",
-                "line 3, column 'y': 'low' is text")),
+    Case("several problems of a column", "a;y\n1;3\nx;4\n3;5\nz;6\n",
+         error=("line 3, column 'a': 'x' is text in a numeric column, as are 'z'; correct it",)),
+    Case("ambiguous numbers", "a;y\n1,234;3\n2,345;4\n3,456;5\n",
+         error=("line 2, column 'a': '1,234' is 1.234 or 1234",)),
+    Case("infinity", "a,y\n1,3\n2,4\ninf,6\n", error=("line 4, column 'a': 'inf'",)),
+    Case("text in the target", "a,y\n1,3\n2,low\n3,6\n",
+         error=("line 3, column 'y': 'low' is text",)),
     Case("a number too large", "a,b,y\n1,1,3\n2,1e200,4\n",
          error=("line 3, column 'b': '1e+200' is not a finite number of at most 1.7e+38",)),
     Case("text as the target", "a,y\n1,low\n2,high\n3,low\n",
@@ -281,8 +284,7 @@ CASES = [
          ["Sample", "Pb", "Pb", "y"]]), suffix="xlsx",
          error=("several columns of the name 'Pb'; rename all but one",)),
     Case("row of units", lab(above=[["Sample", "Pb", "Cu", "y"], ["[unit]", "mg/L", "mg/L", "%"]]),
-         error=("row 4, column 'Pb': 'mg/L' is text", "row 4, column 'y': '%' is text"),
-         suffix="xlsx"),
+         error=("row 4, column 'Pb': 'mg/L' is text",), suffix="xlsx"),
     Case("row of units named as missing", lab(above=[["Sample", "Pb", "Cu", "y"],
          [None, "mg/L", "mg/L", "%"]]), LAB, (f"{FOUND} 3", "1 of 5 rows have no value of 'y'"),
          y=(70.5, 71.5, 72.5, 73.5), options={"missing": ["mg/L", "%"]}, suffix="xlsx"),
@@ -296,9 +298,9 @@ CASES = [
     Case("mean of the target below the table", lab([None, None, None, 72.0], n=25),
          {"Pb": [0.5 + i for i in range(25)], "Cu": [3 * i * i for i in range(25)]},
          (FOUND, "1 of 26 rows have no value of any feature", "'Sample' holds 25"), suffix="xlsx"),
-    Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
-         error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
-                "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
+    Case("several problems in Excel", lab(B3="n.d.", B4="trace"),
+         error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",),
+         suffix="xlsx"),
     Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("column 'y' has formulas "
          "without stored values ('Data!D5', 'Data!D6'); save it in Excel",), suffix="xlsx"),
     Case("many formulas without values", lab(n=9, **{f"C{i}": "=1" for i in range(2, 11)}),
@@ -354,8 +356,7 @@ def test_file(case, tmp_path):
     if case.error:
         with pytest.raises(ValueError) as refusal:
             read_training_data(options)
-        n_columns = str(refusal.value).count(", column '")
-        assert len(str(refusal.value).splitlines()) == max(1, n_columns)
+        assert "\n" not in str(refusal.value)
         for text in case.error:
             assert text in str(refusal.value)
         return
@@ -469,13 +470,3 @@ def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
     assert result.exit_code == 0, result.output
     assert f"{FOUND} 3" in result.stderr
     assert pd.read_csv(io.StringIO(result.stdout))["Sample"].tolist()[:2] == ["S0", "S1"]
-
-
-def test_each_problem_of_a_file_has_its_line(tmp_path):
-    table = tmp_path / "lab.xlsx"
-    lab(B3="n.d.", C5="spilled", D2="high")(table)
-    result = run("fit", table, "-t", "y", "-o", tmp_path / "m.twin")
-    assert (result.exit_code, result.stdout) == (2, "")
-    columns = re.findall(r"^twinned: error: .*, row \d, column '(\w+)'", result.stderr, re.M)
-    assert columns == ["Pb", "Cu", "y"]
-    assert len(result.stderr.splitlines()) == 3

@@ -1,14 +1,12 @@
-"""Known values of features and target: their ranges, and what takes the place of missing ones."""
+"""Known values of features: their ranges, and what takes the place of missing ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.rows.formatting import split_unit
 from twinned.rows.neighbors import LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, TableSchema
 
@@ -159,27 +157,3 @@ class Completion:
                 nearest = index.kneighbors(scaled[rows][:, columns], n)[0]
             completed[rows] = np.where(pattern, self._matrix[nearest], completed[rows])
         return completed
-
-
-class TargetRange(NamedTuple):
-    """The least and the largest possible value of a target; infinite where there is none."""
-
-    low: float = -np.inf
-    high: float = np.inf
-
-    @classmethod
-    def of(cls, name: str, known_y: Floats) -> TargetRange:
-        """The range of a target by its name and its known values (n,).
-
-        It begins at 0 if no known value is negative, and ends at 100 if the name has the unit %
-        and all known values are between 0 and 100.
-
-        >>> TargetRange.of("yield (%)", np.array([3.0, 98.0]))
-        TargetRange(low=0.0, high=100.0)
-        >>> TargetRange.of("growth (%)", np.array([-3.0, 98.0]))
-        TargetRange(low=-inf, high=inf)
-        """
-        if known_y.min() < 0:
-            return cls()
-        is_share = split_unit(name)[1] == " %" and known_y.max() <= 100
-        return cls(0.0, 100.0 if is_share else np.inf)

@@ -1,6 +1,6 @@
 """Output of the commands: messages and progress on stderr, results and tables on stdout.
 
-Bad input is one line on stderr for each problem, and exit code 2.
+Bad input is one line on stderr, and exit code 2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from twinned.app.tables.table import TableError
 from twinned.exceptions import MissingBatchWarning, UnknownBatchWarning
 
 if TYPE_CHECKING:
@@ -35,12 +34,11 @@ _DEVELOPER_WARNINGS = (
 
 
 def print_error(error: Exception) -> None:
-    """Print an error in one line on stderr; each of several problems of a table has its line."""
+    """Print an error in one line on stderr."""
     message = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.filename and error.strerror:
         message = f"{error.filename}: {error.strerror}."
-    for line in message.splitlines() if isinstance(error, TableError) else [message]:
-        print_message("error", line)
+    print_message("error", message)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from twinned.app.tables import frames
 from twinned.app.tables.columns import date_columns, numeric_column, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import Problems, Table, join_names
+from twinned.app.tables.table import Table, join_names
 from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import ForwardFolds, encode_groups
 from twinned.rows.training import TargetBounds
@@ -90,7 +90,7 @@ class TrainingData:
 def read_training_data(options: TrainingOptions) -> TrainingData:
     """Read the training data of a CSV, Excel or Parquet file.
 
-    A ValueError names the option or the line of the file, a TableError all problems of the file.
+    A ValueError names the option or the line of the file.
     """
     all_rows = read_table(options.table, options.reading, options.targets)
     kinds = _check_columns(all_rows, options)
@@ -98,26 +98,22 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]
     excluded += [options.batch, *({options.label, options.time_column} - kinds.keys())]
     names = [name for name in table.names if name not in excluded]
-    problems = Problems()
-    with problems.collect():
-        X, notes = frames.training_frame(table, names, kinds)
-        if X.shape[1] == 0:
-            reasons = f" ({' '.join(notes)})" if notes else ""
-            besides = join_names(options.targets)
-            raise ValueError(f"{table.path} has no feature besides {besides}{reasons}.")
-        values = X[[name for name in X if frames.derived_from(str(name))[1] != frames.LIMIT]]
-        rows = values.notna().any(axis=1).to_numpy().nonzero()[0].tolist()
-        table, empty = _keep_rows(table, rows, "have no value of any feature")
-    with problems.collect():
-        read = _read_target if len(options.targets) == 1 else _read_targets
-        target, limits = read(table, options)
-        groups = _read_groups(table, options)
-        arguments, of_errors = _read_errors(table, options.error)
-        if options.batch is not None:
-            column = table.column(options.batch)
-            arguments["batch"] = pd.Series(column, dtype=object, name=options.batch)
-            check_batch_labels(arguments["batch"], target.lower)
-    problems.raise_any()
+    X, notes = frames.training_frame(table, names, kinds)
+    if X.shape[1] == 0:
+        reasons = f" ({' '.join(notes)})" if notes else ""
+        besides = join_names(options.targets)
+        raise ValueError(f"{table.path} has no feature besides {besides}{reasons}.")
+    values = X[[name for name in X if frames.derived_from(str(name))[1] != frames.LIMIT]]
+    rows = values.notna().any(axis=1).to_numpy().nonzero()[0].tolist()
+    table, empty = _keep_rows(table, rows, "have no value of any feature")
+    read = _read_target if len(options.targets) == 1 else _read_targets
+    target, limits = read(table, options)
+    groups = _read_groups(table, options)
+    arguments, of_errors = _read_errors(table, options.error)
+    if options.batch is not None:
+        column = table.column(options.batch)
+        arguments["batch"] = pd.Series(column, dtype=object, name=options.batch)
+        check_batch_labels(arguments["batch"], target.lower)
     # a fitted model stores them as the names of anchors
     X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
     y = np.where(target.censored, np.nan, target.lower)

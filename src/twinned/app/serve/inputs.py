@@ -14,7 +14,6 @@ from twinned.app.tables.columns import EPOCH, PARTS
 from twinned.app.tables.frames import LIMIT, derived_from
 from twinned.rows.schema import ORDINAL, Floats
 
-_MAX_DAYS = 80_000  # from 1970, of a date
 Json = dict[str, Any]
 
 
@@ -166,22 +165,7 @@ def _find_sources(
     dates = [
         DateInput(name, features, columns[features["days"]])
         for name, features in parts_of.items()
-        if _are_parts(features, columns)
+        if {"days"} < features.keys()
     ]
     molecules = [MoleculeInput(*of_name) for of_name in of_molecules.items() if len(of_name[1]) > 1]
     return dates, molecules, limits
-
-
-def _are_parts(features: Mapping[str, str], columns: Mapping[str, Floats]) -> bool:
-    """Return whether the features of each part are the days and other parts of the same dates."""
-    if not {"days"} < features.keys():
-        return False
-    days = columns[features["days"]]
-    present = ~np.isnan(days)
-    if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
-        return False
-    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
-    return all(
-        np.allclose([PARTS[part](date) for date in dates], columns[name][present], atol=0.02)
-        for part, name in features.items()
-    )

@@ -1,9 +1,5 @@
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
-let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
-
-function withinBound(value) {
-  return Math.min(Math.max(value, lowerBound ?? -Infinity), upperBound ?? Infinity);
-}
+let columns = [], inputs = [], intervals = false, calibrated = false, target = "y";
 
 function ticks(low, high) {
   let step = 10 ** Math.floor(Math.log10((high - low) / 4));
@@ -133,13 +129,10 @@ async function predict(event) {
     const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
       applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
-    output.textContent = `${target}: ${format(withinBound(value))}`;
+    output.textContent = `${target}: ${format(value)}`;
     output.dataset.value = value;
-    const ends = intervals ? [low[0], high[0]] : [];
-    const cuts = ends.filter((end) => withinBound(end) !== end).map(withinBound);
-    const cut = cuts.length ? ` (cut at ${cuts.join(" and ")}, as no known value is beyond)` : "";
     byId("interval").textContent = intervals
-      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut} · ${applicability.label}`
+      ? `${100 * CONFIDENCE} % prediction interval: ${format(low[0])} to ${format(high[0])} · ${applicability.label}`
       : "";
     byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
     byId("warnings").textContent = warnings.join(" ");
@@ -197,7 +190,7 @@ function offerNewCategory(select, name, index) {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
+  ({ columns, inputs, intervals, target, calibrated_std: calibrated } = about);
   byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");

@@ -12,7 +12,7 @@ from pathlib import Path
 from twinned.app.serve.inputs import Json
 from twinned.app.tables.header import cell_text
 from twinned.app.tables.numbers import PLAIN
-from twinned.app.tables.table import Table, TableError
+from twinned.app.tables.table import Table
 from twinned.exceptions import MissingExtraError
 
 MAX_ROWS = 1_000
@@ -42,8 +42,7 @@ def refuse_value_errors() -> Iterator[None]:
         raise
     except (ValueError, TypeError, MissingExtraError) as error:
         _LOGGER.debug("A request was rejected.", exc_info=True)
-        message = str(error).splitlines()[0] if isinstance(error, TableError) else str(error)
-        text = _OPTION.sub(lambda match: match[1] or "the parameter ", message)
+        text = _OPTION.sub(lambda match: match[1] or "the parameter ", str(error))
         raise BadRequest(" ".join(text.split())[:300]) from error
 
 

@@ -19,7 +19,6 @@ from twinned.app.serve.requests import MAX_ROWS, BadRequest, refuse_value_errors
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import find_comparables
-from twinned.fitted.known_values import TargetRange
 from twinned.fitted.target import IDENTITY
 from twinned.rows.columns import unknown_categories
 
@@ -62,23 +61,19 @@ class PredictionService:
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
-        `log_target` is whether the model is fitted to the logarithm. `lower_bound` is 0 where no
-        known value is negative, `upper_bound` 100 for a share in %, and both are None elsewhere.
-        `calibrated_std` is whether the standard deviation is calibrated.
+        `log_target` is whether the model is fitted to the logarithm, and `calibrated_std` whether
+        the standard deviation is calibrated.
         `columns` are the features, and `inputs` what a row must have: a date instead of its parts.
         `allow_missing` is whether values may be missing.
         `batch` is the name of the batch among them, None for a model without batches.
         """
         fitted, allow_missing = self.predictor.fitted, self.predictor.allow_nan
-        known_y, calibration = fitted.known_y, fitted.calibration
-        lower, upper = TargetRange.of(self.target, known_y)
+        calibration = fitted.calibration
         return {
             "name": self.name,
             "target": self.target,
             "log_target": fitted.target.is_log,
-            "lower_bound": lower if np.isfinite(lower) else None,
-            "upper_bound": upper if np.isfinite(upper) else None,
-            "anchors": len(known_y),
+            "anchors": len(fitted.anchors),
             "intervals": calibration is not None and calibration.n_rows >= _MIN_SCORES,
             "calibrated_std": calibration is not None,
             "allow_missing": allow_missing,

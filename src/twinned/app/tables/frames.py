@@ -27,7 +27,7 @@ from twinned.app.tables.columns import (
     numeric_column,
 )
 from twinned.app.tables.numbers import common_unit, distinct_values
-from twinned.app.tables.table import Problems, Table, join_names, quoted
+from twinned.app.tables.table import Table, join_names, quoted
 from twinned.estimators.molecules import DESCRIPTORS, FRAGMENT
 
 LIMIT = "limit"
@@ -51,30 +51,28 @@ def training_frame(
     """
     features: dict[str, object] = {}
     derived: dict[str, np.ndarray] = {}
-    notes, limited, problems = [], [], Problems()
+    notes, limited = [], []
     for name in names:
         kind = kinds.get(name)
-        with problems.collect():
-            role = None if kind else recognize_role(table, name)
-            if role is not None:
-                notes.append(role)
-            elif kind in ("date", "smiles"):
-                if kind == "date":
-                    of_name = date_columns(table, name, PARTS)
-                else:
-                    of_name, molecule_notes = molecule_columns(table, name)
-                    notes += molecule_notes
-                for part, values in of_name.items():
-                    if len(pd.unique(values[values == values])) > 1:  # without NaN
-                        derived[f"{name} ({part})"] = values
-            elif kind == "categorical" or (kind is None and is_categorical(table, name)):
-                features[name] = category_column(table, name)
+        role = None if kind else recognize_role(table, name)
+        if role is not None:
+            notes.append(role)
+        elif kind in ("date", "smiles"):
+            if kind == "date":
+                of_name = date_columns(table, name, PARTS)
             else:
-                features[name], sides = numeric_column(table, name)
-                if sides.any():
-                    derived[f"{name} ({LIMIT})"] = sides
-                    limited.append(name)
-    problems.raise_any()
+                of_name, molecule_notes = molecule_columns(table, name)
+                notes += molecule_notes
+            for part, values in of_name.items():
+                if len(pd.unique(values[values == values])) > 1:  # without NaN
+                    derived[f"{name} ({part})"] = values
+        elif kind == "categorical" or (kind is None and is_categorical(table, name)):
+            features[name] = category_column(table, name)
+        else:
+            features[name], sides = numeric_column(table, name)
+            if sides.any():
+                derived[f"{name} ({LIMIT})"] = sides
+                limited.append(name)
     if taken := [name for name in derived if name in table.names]:
         made = "the name of a feature made from limits, dates or SMILES; rename or --drop it"
         raise ValueError(f"{table.path} has the column {join_names(taken)}, {made}.")
@@ -92,25 +90,23 @@ def prediction_frame(
     """
     features: dict[str, object] = {}
     molecules: dict[str, dict[str, np.ndarray]] = {}  # by the column of SMILES
-    limited, problems = [], Problems()
+    limited = []
     for name, known_categories in zip(names, categories, strict=True):
         source, part = _source(table.names, name)
-        with problems.collect():
-            if part in PARTS:
-                features[name] = date_columns(table, source, [part])[part]
-            elif part is not None and part != LIMIT:
-                if source not in molecules:
-                    molecules[source], _ = molecule_columns(table, source)
-                features[name] = molecules[source][part]
-            elif known_categories is not None:
-                features[name] = known_category_column(table, name, known_categories)
-            else:
-                hint = "; correct it, or name it with --missing if the value is missing"
-                values, sides = numeric_column(table, source, hint)
-                features[name] = values if part is None else sides
-                if part is None and sides.any():
-                    limited.append(name)
-    problems.raise_any()
+        if part in PARTS:
+            features[name] = date_columns(table, source, [part])[part]
+        elif part is not None and part != LIMIT:
+            if source not in molecules:
+                molecules[source], _ = molecule_columns(table, source)
+            features[name] = molecules[source][part]
+        elif known_categories is not None:
+            features[name] = known_category_column(table, name, known_categories)
+        else:
+            hint = "; correct it, or name it with --missing if the value is missing"
+            values, sides = numeric_column(table, source, hint)
+            features[name] = values if part is None else sides
+            if part is None and sides.any():
+                limited.append(name)
     marked = [name for name in limited if f"{name} ({LIMIT})" in names]
     others = [name for name in limited if name not in marked]
     notes = _limit_note(table, marked, "")

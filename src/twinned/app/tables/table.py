@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -32,26 +31,6 @@ class ReadOptions:
     header_row: int | None = None
     missing: frozenset[str] = frozenset()
     expected: frozenset[str] = frozenset()
-
-
-class TableError(ValueError):
-    """Problems of a table, one in each line."""
-
-
-class Problems(list[str]):
-    """Messages of errors that are raised together."""
-
-    @contextmanager
-    def collect(self) -> Iterator[None]:
-        """Context in which a ValueError is collected instead of raised."""
-        try:
-            yield
-        except ValueError as error:
-            self.append(str(error))
-
-    def raise_any(self) -> None:
-        if self:
-            raise TableError("\n".join(dict.fromkeys(self)))
 
 
 @dataclass(frozen=True)
