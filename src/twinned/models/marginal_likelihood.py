@@ -29,9 +29,10 @@ _COUNT_BOUNDS = (-9.0, 4.5), (-6.0, 6.0), (-3.0, 8.0)
 _COUNT_ROWS, _COUNT_STEPS = 500, 25  # of the search for these three
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _START_STEPS = 30  # of the start that keeps little noise; others are compared after a third
-# A search ends where a step gains less than this per row, mostly in 20 to 60 steps. A tenth of it
-# takes a third more.
-_TOLERANCE, _MOST_STEPS = 1e-5, 300
+# A search ends where a step gains less than this per row, mostly in 20 to 80 steps. With ten times
+# as much, it may end far from the maximum where there is little noise. From the maximum of similar
+# rows, that is enough.
+_TOLERANCE, _KNOWN_TOLERANCE, _MOST_STEPS = 1e-6, 1e-5, 300
 _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 # Of a table with more features and so few rows, the likelihood has a maximum that fits the rows by
 # a few features. A few steps from equal length scales predict other rows better, in a fifth of the
@@ -128,7 +129,8 @@ def maximize(
     interacting features easily looks like noise, from which the search does not return.
     """
     if known_start is not None:
-        return _descend(likelihood.first_rows(max_rows), known_start, _MOST_STEPS)[0]
+        rows = likelihood.first_rows(max_rows)
+        return _descend(rows, known_start, _MOST_STEPS, tolerance=_KNOWN_TOLERANCE)[0]
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
     root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows
@@ -170,7 +172,7 @@ def maximize_with_counts(
         return -likelihood.of_correlation(correlation, parameters[0])[0] / n_rows
 
     start = np.array([-2.0, 0.0, 0.5 * np.log(max(n_features, 1))])[: 3 if n_features else 1]
-    options = {"maxiter": _COUNT_STEPS, "ftol": _TOLERANCE}
+    options = {"maxiter": _COUNT_STEPS, "ftol": _KNOWN_TOLERANCE}
     bounds = _COUNT_BOUNDS[: len(start)]
     best = minimize(negative, start, method="L-BFGS-B", bounds=bounds, options=options).x
     log_noise, share = best[0], float(expit(best[1])) if n_features else 1.0
@@ -182,6 +184,7 @@ def _descend(
     start: Floats,
     steps: int,
     noise_bounds: tuple[float, float] = _NOISE_BOUNDS,
+    tolerance: float = _TOLERANCE,
 ) -> tuple[Floats, float]:
     """The end point of L-BFGS-B and the negative likelihood per row there."""
     n_rows, n_lengths = len(likelihood.X), len(start) - 1
@@ -192,7 +195,7 @@ def _descend(
         return value / n_rows, gradient / n_rows
 
     bounds = [tuple(np.log(_LENGTH_BOUNDS))] * n_lengths + [tuple(np.log(noise_bounds))]
-    options = {"maxiter": steps, "ftol": _TOLERANCE}
+    options = {"maxiter": steps, "ftol": tolerance}
     end = minimize(per_row, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return end.x, float(end.fun)
 
