@@ -14,12 +14,12 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import Tags, check_random_state, get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
@@ -42,22 +42,8 @@ from twinned.rows.validation import (
     validate_target,
 )
 
-_VALIDATION_FRACTION = 0.2  # of the labelled rows, which choose the best of several rounds
-
 # Row indices (n_loops,) of loops labelled → second → third → labelled.
 Loops = tuple[Indices, Indices, Indices]
-
-
-class _Samples(NamedTuple):
-    """Rows of a table with their target values and weights."""
-
-    X: ArrayLike
-    y: Floats
-    weight: Floats | None
-
-    def take(self, rows: Indices) -> _Samples:
-        X = safe_indexing(self.X, rows) if len(rows) < len(self.y) else self.X
-        return _Samples(X, self.y[rows], None if self.weight is None else self.weight[rows])
 
 
 def draw_unlabelled_loops(
@@ -109,9 +95,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         fit into the memory limit of the twin; a third of the labelled *rows* is what the paper
         states.
     n_rounds : int, default=1
-        Number of times that loops are relabelled and the twin is fitted again. With several, the
-        best is chosen by labelled rows that are held out, in a trial run; the paper found more than
-        one unstable for Λ above 1/3.
+        Number of times that loops are relabelled and the twin is fitted again; the paper found more
+        than one unstable for Λ above 1/3.
     symmetric : bool, default=False
         Sum ½F(a, b) − ½F(b, a) around the loops, instead of F(a, b) as in algorithm 1. Networks
         always do.
@@ -129,11 +114,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     loop_inconsistency_ : ndarray of shape (n_rounds_ + 1,)
         Mean |a| over the loops, before relabelling and after each round; NaN without loops.
     n_rounds_ : int
-        Number of rounds of the fitted twin.
+        Number of rounds; 0 without unlabelled rows.
     n_unlabelled_ : int
         Number of unlabelled rows.
-    round_errors_ : ndarray of shape (n_rounds + 1,) or None
-        Root mean squared error of held-out labelled rows after each round of the trial run.
 
     Examples
     --------
@@ -184,36 +167,24 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         """
         with restore_on_failure(self):
             self.check_parameters()
-            data, labelled, X_unlabelled = self._split(X, y, sample_weight)
-            rng = check_random_state(self.random_state)
-            seed, trial_seed, split_seed = (draw_seed(rng) for _ in range(3))
-            self.n_unlabelled_: int = len(data.y) - len(labelled)
+            labelled, rows, X_unlabelled = self._split(X, y, sample_weight)
+            seed = draw_seed(self.random_state)
+            self.n_unlabelled_: int = count_rows(X) - len(labelled)
             self.n_rounds_: int = self.n_rounds if self.n_unlabelled_ else 0
-            self.round_errors_: Floats | None = None
-            if self.n_rounds_ > 1 and len(labelled) >= 5:
-                order = np.random.RandomState(split_seed).permutation(labelled)
-                n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
-                held_out = data.take(np.sort(order[:n_held_out]))
-                training = data.take(np.sort(order[n_held_out:]))
-                rounds = self._fit_rounds(training, X_unlabelled, self.n_rounds, trial_seed)
-                residuals = [twin.predict(held_out.X) - held_out.y for twin, _ in rounds]
-                self.round_errors_ = np.array([np.sqrt(np.mean(part**2)) for part in residuals])
-                self.n_rounds_ = int(np.argmin(self.round_errors_))
-            rounds = self._fit_rounds(data.take(labelled), X_unlabelled, self.n_rounds_, seed)
-            twins, inconsistency = zip(*rounds, strict=True)
-            self.twin_: Any = twins[-1]
-            self.loop_inconsistency_: Floats = np.array(inconsistency)
+            self.twin_: Any
+            self.loop_inconsistency_: Floats
+            self.twin_, self.loop_inconsistency_ = self._fit_rounds(rows, X_unlabelled, seed)
             # rows of the whole table, not of its labelled part
             fitted = self.twin_.fitted_
-            rows = labelled[fitted.anchors.table_rows]
-            anchors = replace(fitted.anchors, table_rows=rows)
+            table_rows = labelled[fitted.anchors.table_rows]
+            anchors = replace(fitted.anchors, table_rows=table_rows)
             self.twin_ = self.twin_.with_fitted(replace(fitted, anchors=anchors))
             names = vars(self.twin_).keys() & {"n_features_in_", "feature_names_in_"}
             self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
     def _split(self, X, y, sample_weight):
-        """The validated samples, the numbers of the labelled ones, and the unlabelled rows of X."""
+        """Numbers of the labelled rows, arguments of their fit, and the unlabelled rows of X."""
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
         target = validate_target(self, y, n, multi_output=multi_output, unlabelled=True)
@@ -223,8 +194,11 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         labelled, unlabelled = np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)
         if len(labelled) < 2 and len(unlabelled):
             raise ValueError(f"y has {len(labelled)} labelled rows of {n}; a twin needs two.")
-        X_unlabelled = safe_indexing(X, unlabelled) if len(unlabelled) else None
-        return _Samples(X, target, sample_weight), labelled, X_unlabelled
+        if not len(unlabelled):
+            return labelled, (X, target, sample_weight), None
+        weight = None if sample_weight is None else sample_weight[labelled]
+        rows = safe_indexing(X, labelled), target[labelled], weight
+        return labelled, rows, safe_indexing(X, unlabelled)
 
     def check_parameters(self) -> None:
         """Raise for invalid parameters."""
@@ -242,8 +216,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             raise TypeError(f"twin must be a TwinRegressor or a neural twin, not {self.twin!r}.")
         return self.twin
 
-    def _fit_rounds(self, data, X_unlabelled, n_rounds, seed):
-        """Yield the twin and its mean loop inconsistency, before the first round and after each."""
+    def _fit_rounds(self, labelled_rows, X_unlabelled, seed):
+        """The twin, and the mean inconsistency of loops before the first round and after each."""
         rng = np.random.RandomState(seed)
         twin = clone(self._base_twin())
         if twin.random_state is None and self.random_state is not None:
@@ -251,17 +225,16 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         if twin.n_jobs is None:
             twin.set_params(n_jobs=self.n_jobs)
         if X_unlabelled is None:
-            yield twin.fit(*data), np.nan
-            return
-        training = twin.fit_pairs(*data)
+            return twin.fit(*labelled_rows), np.array([np.nan])
+        training = twin.fit_pairs(*labelled_rows)
         labelled = twin.fitted_.anchors.rows
         unlabelled = twin.validate_queries(X_unlabelled).encode()
-        n_loops = self._count_loops(twin) if n_rounds else max(1, twin.n_pairs_ // 3)
+        n_loops = self._count_loops(twin)
         loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
         pairs = loop_sides(labelled, unlabelled, loops)
         sides: list[Floats] = []
         inconsistency: list[float] = []
-        for number in range(n_rounds + 1):
+        for number in range(self.n_rounds + 1):
             if number:
                 twin.refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
             fitted = twin.fitted_
@@ -272,17 +245,16 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
                 print(f"[SemiSupervised] round {number}: inconsistency {inconsistency[-1]:.4g}")
-            yield twin, inconsistency[-1]
-        if n_rounds:
-            twin.n_pairs_ += 3 * n_loops
-        if n_rounds > 1 and inconsistency[-1] > inconsistency[0]:
+        twin.n_pairs_ += 3 * n_loops
+        if self.n_rounds > 1 and inconsistency[-1] > inconsistency[0]:
             warnings.warn(
                 f"The inconsistency of loops increased from {inconsistency[0]:.3g} to "
-                f"{inconsistency[-1]:.3g} in {n_rounds} rounds with loop_weight="
+                f"{inconsistency[-1]:.3g} in {self.n_rounds} rounds with loop_weight="
                 f"{self.loop_weight:g}; use n_rounds=1, or a loop_weight of at most 1/3.",
                 GrowingInconsistencyWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        return twin, np.array(inconsistency)
 
     def _count_loops(self, twin):
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
