@@ -143,7 +143,7 @@ async function predict(event) {
     byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
       `value and additions sum to the estimate. The weighted mean of all estimates is the prediction.`;
     byId("comparables").hidden = false;
-    drawComparables(comparables, value, ends);
+    drawComparables(comparables, value, intervals ? [low[0], high[0]] : []);
     fillTable(comparables, others);
   } catch (error) {
     output.className = "error";
