@@ -20,6 +20,7 @@ from paper.conclusions.measured import (
     each,
     grade,
     on,
+    percent,
     spread,
 )
 from paper.forests import forest_errors
@@ -61,11 +62,11 @@ def masks_are_more_correlated(m: Measured) -> Outcome:
     masks = means[[name for name in means if name.startswith("dropout")]]
     more = masks.gt(means["anchors"], axis=0)
     details = "; ".join(
-        f"{name} " + ", ".join(f"{value:.2f} ({key})" for key, value in own.items())
+        f"of {name}: " + ", ".join(f"{value:.2f} ({key})" for key, value in own.items())
         for name, own in means.items()
     )
     details = (
-        f"correlations of the errors of two members, {runs['seed'].nunique()} splits: {details}; "
+        f"correlations of the errors of two members, {runs['seed'].nunique()} splits, {details}; "
         + ", ".join(f"{name} has more than anchors on {on(own)}" for name, own in more.items())
     )
     return Outcome(_by_share(more.to_numpy().mean()), details)
@@ -196,7 +197,7 @@ def many_partners_converge(m: Measured) -> Outcome:
     apart = errors[largest] / m.all_pairs - 1
     near = apart.abs() <= EQUAL
     details = (
-        f"with {largest} partners the error is within {EQUAL:.0%} of that with all pairs on "
+        f"with {largest} partners the error is within {percent(EQUAL)} of that with all pairs on "
         f"{on(near)}; it is higher by {each(apart)}"
     )
     return Outcome(grade(near, 9, 5), details)
@@ -297,10 +298,8 @@ def single_anchors_meet_beyond(m: Measured) -> Outcome:
     met = (excess[largest] <= EQUAL) & (excess[largest] < excess[32])
     details = (
         f"with {largest} members, {runs['seed'].nunique()} splits, the error with one anchor is "
-        f"within {EQUAL:.0%} of that with all, and nearer than with 32, {on(met)}; it is higher by "
-        + ", ".join(f"{100 * own:.1f} % ({key})" for key, own in excess[largest].items())
-        + "; with 32 by "
-        + ", ".join(f"{100 * own:.1f} % ({key})" for key, own in excess[32].items())
+        f"within {percent(EQUAL)} of that with all, and nearer than with 32, on {on(met)}; it is "
+        f"higher by {each(excess[largest])}; with 32 by {each(excess[32])}"
     )
     return Outcome(grade(met, 9, 5), details)
 
