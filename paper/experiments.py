@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +14,6 @@ import pandas as pd
 from paper import (
     anchor_weights,
     decomposition,
-    figures,
     forests,
     knn,
     loop_relabelling,
@@ -188,117 +189,16 @@ def table_text(experiment: Experiment, records: RecordsByStudy, variant: str) ->
     return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 
-EXPERIMENTS = {  # in the order of the paper
-    experiment.key: experiment
-    for experiment in (
-        Experiment(
-            "A",
-            "figure 2",
-            "four kinds of ensemble, by size",
-            ("plain-networks", "twin-networks"),
-            draw=figures.figure_a,
-        ),
-        Experiment(
-            "T1", "table 1", "networks, and ensembles of 32", ("plain-networks",), tables.table1
-        ),
-        Experiment(
-            "T2",
-            "table 2",
-            "twin networks with one anchor, with all, and ensembles of 32",
-            ("twin-networks",),
-            tables.table2,
-        ),
-        Experiment(
-            "E",
-            "figure 3",
-            "the training-set multiplier",
-            ("paired-networks", "twin-networks"),
-            draw=figures.figure_e,
-        ),
-        Experiment(
-            "D",
-            "figure 4",
-            "nearest neighbors as anchors and as pairs",
-            ("twin-networks", "paired-networks"),
-            draw=figures.figure_d,
-        ),
-        Experiment(
-            "T3",
-            "table 3",
-            "twin networks with nearest anchors, and trained on nearest pairs",
-            ("twin-networks", "paired-networks"),
-            tables.table3,
-        ),
-        Experiment(
-            "B",
-            "figure 5",
-            "k-NN, and twin networks with nearest neighbors",
-            ("neighbors", "twin-networks", "paired-networks"),
-            draw=figures.figure_b,
-        ),
-        Experiment(
-            "F",
-            "figure 6",
-            "numbers stored by an ensemble, by size",
-            ("storage",),
-            draw=figures.figure_f,
-        ),
-        Experiment(
-            "G",
-            "figure 7",
-            "loops through unlabelled points, by their weight",
-            ("semi-supervised-forests",),
-            draw=figures.figure_g,
-        ),
-        Experiment(
-            "T4",
-            "table 4",
-            "the twinned forest with and without loops through unlabelled points",
-            ("semi-supervised-forests",),
-            tables.table4,
-        ),
-        Experiment(
-            "S",
-            "section 11",
-            "semi-supervised twin networks and co-training, by the share of labelled rows",
-            (semi_supervised_networks.STUDY,),
-            semi_supervised_table.table_s,
-            semi_supervised_table.text_s,
-        ),
-        Experiment(
-            "W",
-            "section 12",
-            "weighting anchors by how certain they are: a negative result",
-            ("weighted-anchors",),
-            draw=figures.figure_w,
-        ),
-        Experiment(
-            "I",
-            "section 12",
-            "repeated relabelling of loops: a negative result",
-            ("iterated-loops",),
-            draw=figures.figure_i,
-        ),
-        Experiment(
-            "C",
-            "figure 8",
-            "training and prediction time, by the number of neighbors",
-            ("timing",),
-            draw=figures.figure_c,
-        ),
-        Experiment(
-            "V",
-            "appendix B",
-            "bias, variance and covariance of ensembles: the appendix",
-            ("decomposition",),
-            draw=figures.figure_v,
-        ),
-        Experiment(
-            "T5",
-            "table 5",
-            "a random forest and its twin, 100 of 200 rows",
-            ("forests",),
-            tables.table5,
-        ),
-    )
-}
+def read_experiments() -> Iterator[Experiment]:
+    """Yield the rows of `paper/experiments.csv`, in the order of the paper."""
+    with Path(__file__).with_suffix(".csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            module, name = row["shown_by"].split(".")
+            shown = getattr(import_module(f"paper.{module}"), name)
+            text = semi_supervised_table.text_s if row["key"] == "S" else None
+            table, draw = (None, shown) if module == "figures" else (shown, None)
+            studies = tuple(row["studies"].split())
+            yield Experiment(row["key"], row["item"], row["title"], studies, table, text, draw)
+
+
+EXPERIMENTS = {experiment.key: experiment for experiment in read_experiments()}
