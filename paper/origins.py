@@ -111,7 +111,7 @@ def _epoch_values(records: Records) -> dict[str, str]:
 
 def origin_values(records: Records) -> dict[str, str]:
     """Return where and when the records of each study were made, and how many name no commit."""
-    rows, commits = [], []
+    rows, commits, dates = [], [], []
     for key, study in STUDIES.items():
         for variant in study.variants:
             own = current_records(records, key, variant)
@@ -120,6 +120,7 @@ def origin_values(records: Records) -> dict[str, str]:
                 continue
             origins = pd.DataFrame([origin(r) for r in own])
             commits += list(origins["commit"])
+            dates += list(origins["date"])
             cells = [_counts(origins[name]) for name in origins]
             versions = sorted({_versions(r["versions"]) for r in own})
             rows.append([key, LABELS[variant], str(len(own)), *cells, "; ".join(versions)])
@@ -127,6 +128,9 @@ def origin_values(records: Records) -> dict[str, str]:
     return {
         "origins": "\n".join(markdown_table(header, rows)),
         "records": f"{len(commits):,}",
+        "n_commits": str(len(set(commits) - {NOT_RECORDED})),
+        "first_date": min(dates),  # a text such as "not recorded" is after all dates
+        "last_date": max(own for own in dates if own != NOT_RECORDED),
         "records_of_other_commits": f"{sum(own in OTHER_COMMITS for own in commits):,}",
         "records_without_commit": f"{commits.count(NOT_RECORDED):,}",
         "other_commits": ", ".join(f"`{own}`" for own in OTHER_COMMITS if own in commits),
