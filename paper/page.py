@@ -319,8 +319,8 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
         details.append(f"**{number}.** “{conclusion.quote}” ({conclusion.source}).{note}\n")
         studies = sorted(set().union(*(outcome.studies for outcome in own.values())))
         check = f"{conclusion.check.__module__}.{conclusion.check.__name__}"
-        read = ", ".join(studies) or "none, but files of `benchmarks/results`"
-        details.append(f"Check: `{check}`; records: {read}.\n")
+        read = ", ".join(studies) or "none"
+        details.append(f"Check: `{check}`; reads: {read}.\n")
         for variant in VARIANTS:
             outcome = own[variant]
             details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")

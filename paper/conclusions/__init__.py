@@ -86,7 +86,7 @@ def evaluate(records: Records) -> dict[Conclusion, dict[str, Outcome]]:
     }
     return {
         conclusion: {
-            variant: conclusion.evaluate(replace(own, studies=set()))
+            variant: conclusion.evaluate(replace(own, studies=set(), files=set()))
             for variant, own in measured.items()
         }
         for conclusion in CONCLUSIONS

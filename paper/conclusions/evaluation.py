@@ -51,7 +51,9 @@ def _complete_outcome(outcome: Outcome, measured: Measured, missing: list[str]) 
     if earlier := name_earlier_commits(_used_records(measured), measured.datasets):
         details += f"; {earlier}"
     if not missing:
-        return replace(outcome, details=details, studies=frozenset(measured.studies))
+        return replace(
+            outcome, details=details, studies=frozenset(measured.studies | measured.files)
+        )
     details = f"on {n} of {len(KEYS)} sets ({join(measured.datasets)}): {details}"
     if n < MIN_DATASETS:
         return Outcome(Status.MISSING, f"missing: {'; '.join(missing)}; {details}", n)

@@ -92,6 +92,7 @@ class Measured:
     datasets: tuple[str, ...] = KEYS
     not_studied: frozenset[str] = frozenset()
     studies: set[str] = field(default_factory=set)  # those that were read
+    files: set[str] = field(default_factory=set)  # likewise, of benchmarks
 
     def without(self, datasets: Sequence[str]) -> Measured:
         """Return the same records without those of some data sets."""
@@ -256,6 +257,7 @@ class Measured:
         """Return the table of a benchmark, whose training is that of one variant."""
         if self.variant != variant:
             raise NotStudiedError(f"`benchmarks/results/{name}.csv` is of {LABELS[variant]} only")
+        self.files.add(f"`benchmarks/results/{name}.csv`")
         return pd.read_csv(RESULTS / f"{name}.csv")
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.frame import RESULTS
 from benchmarks.speed.forest_times import exponent
 from paper.comparison import geometric_mean
 from paper.conclusions.ensembles import NO_GAIN
@@ -166,7 +165,7 @@ def twins_are_state_of_the_art(m: Measured) -> Outcome:
     As published and as written the lowest error of tables 2 and 3, as in print; with our training
     that of `TwinNeuralRegressor(effort="balanced")`. Comparable is within 3 %.
     """
-    others = _benchmark_errors("accuracy_neural")
+    others = _boosting_and_ours(m)
     if m.variant == "modern":
         own = others["twin:balanced"]
     else:
@@ -181,9 +180,9 @@ def twins_are_state_of_the_art(m: Measured) -> Outcome:
     return Outcome(grade(ratio <= 1 + EQUAL, 7, 5), details)
 
 
-def _benchmark_errors(name: str) -> Any:
-    """Data set × model: mean errors on the paper's 25 splits."""
-    runs = pd.read_csv(RESULTS / f"{name}.csv")
+def _boosting_and_ours(m: Measured) -> Any:
+    """Data set × model: mean errors of CatBoost and of our networks on the paper's 25 splits."""
+    runs = m.benchmark("accuracy_neural", m.variant)
     return runs.pivot_table(index="dataset", columns="model", values="rmse")
 
 
@@ -210,7 +209,7 @@ def networks_and_neighbors_work_on_failures(m: Measured) -> Outcome:
     cases, in part in two.
     """
     m.require_datasets(NO_GAIN)
-    boosting = _benchmark_errors("accuracy_neural")["catboost"]
+    boosting = _boosting_and_ours(m)["catboost"]
     errors = {"ensembles of networks": m.plain[32], "k-NN": m.knn.min(axis=1)}
     errors["ensembles of twins"] = m.twins[32]
     ratios = pd.DataFrame({name: (own / boosting)[NO_GAIN] for name, own in errors.items()})
@@ -229,7 +228,7 @@ def architecture_is_accurate(m: Measured) -> Outcome:
     """
     if m.variant == "modern":
         raise NotStudiedError("our networks have other layers")
-    boosting = _benchmark_errors("accuracy_neural")["catboost"]
+    boosting = _boosting_and_ours(m)["catboost"]
     ratio = pd.concat([m.plain[1], m.twins[1]], axis=1).min(axis=1) / boosting
     accurate = ratio <= 1 + ACCURATE
     details = (

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.frame import RESULTS
 from paper.conclusions import ensembles, neighbors, others
 from paper.conclusions.measured import Measured, NotStudiedError, Status
 from tests.paper.test_conclusions import measured, twin_result
@@ -150,7 +151,7 @@ def test_active_learning_and_differences_need_seven_sets(monkeypatch, n, status)
 @pytest.mark.parametrize(("one", "status"), [(1.02, HOLDS), (0.9, HOLDS), (1.05, FAILS)])
 def test_twins_beside_boosting(monkeypatch, one, status):
     boosting = pd.DataFrame({"catboost": 1.0, "twin:balanced": 1.02}, index=list(KEYS))
-    monkeypatch.setattr(others, "_benchmark_errors", lambda name: boosting)
+    monkeypatch.setattr(others, "_boosting_and_ours", lambda m: boosting)
     nearest = [({"pairs": "nearest", "partners": 1}, {"test": 2.0})]
     results = {"twin-networks": [({}, twin_result(one, nearest=3.0))], "paired-networks": nearest}
     assert others.twins_are_state_of_the_art(measured(results)).status == status
@@ -162,7 +163,7 @@ def test_twins_beside_boosting(monkeypatch, one, status):
 )
 def test_errors_on_the_sets_where_twins_fail(monkeypatch, networks, knn, status):
     boosting = pd.DataFrame({"catboost": 1.0}, index=list(KEYS))
-    monkeypatch.setattr(others, "_benchmark_errors", lambda name: boosting)
+    monkeypatch.setattr(others, "_boosting_and_ours", lambda m: boosting)
     results = {
         "plain-networks": [({}, {"members": {"1": networks, "32": networks}})],
         "neighbors": [({}, {"1": 5.0, "4": knn})],
@@ -204,7 +205,7 @@ def test_noise_of_the_files_beside_the_printed_one(monkeypatch, deviations, stat
 def test_committed_noise_is_that_of_the_files(data_folder):
     from paper.formulas import BENCHMARK, describe_noise
 
-    committed = pd.read_csv(others.RESULTS / "formulas.csv").set_index("dataset")
+    committed = pd.read_csv(RESULTS / "formulas.csv").set_index("dataset")
     for key in BENCHMARK.axes["dataset"]:
         for name, value in describe_noise(key).items():
             np.testing.assert_allclose(committed.loc[key, name], value, rtol=1e-3, atol=1e-12)
