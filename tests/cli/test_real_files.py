@@ -445,7 +445,7 @@ def test_german_file_predicts_like_a_plain_one(tmp_path):
     assert "no column 'lead', 'x'" in absent.stderr
 
 
-def test_swapped_arguments_are_recognized(tmp_path):
+def test_swapped_arguments_are_refused(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,y\n1,2\n2,3\n3,5\n")
     model = tmp_path / "m.twin"
@@ -454,7 +454,7 @@ def test_swapped_arguments_are_recognized(tmp_path):
     for command in ("predict", "query"):
         swapped = run(command, table, model)
         assert swapped.exit_code == 2
-        assert f"the model comes first: twinned {command} {model} {table}." in swapped.stderr
+        assert f"{table} is not loaded: it is not a model file." in swapped.stderr
     wrong = run("fit", model, "-t", "y", "-o", tmp_path / "n.twin")
     assert (wrong.exit_code, "is a saved model, not a table" in wrong.stderr) == (2, True)
 

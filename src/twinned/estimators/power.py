@@ -19,13 +19,6 @@ from twinned.rows.schema import Floats
 from twinned.rows.validation import restore_on_failure
 
 _FOLDS = 5
-# (features, target) that have a power → what is transformed
-_TRANSFORMS = {
-    (False, False): "none",
-    (True, False): "features",
-    (False, True): "target",
-    (True, True): "both",
-}
 # Nodes and weights of Gauss–Hermite quadrature: means over a normal distribution.
 _NODES = np.polynomial.hermite_e.hermegauss(15)
 QUADRATURE = _NODES[0], _NODES[1] / _NODES[1].sum()
@@ -68,10 +61,9 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    transform_ : {"features", "target", "both", "none"}
-        What is transformed.
     model_ : TransformedModel
-        The transformations and the fitted regressor.
+        The transformations, of which those with the power 1 are the identity, and the fitted
+        regressor.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -79,8 +71,9 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
     --------
     >>> from sklearn.linear_model import RidgeCV
     >>> X = np.random.RandomState(0).lognormal(size=(100, 2))
-    >>> PowerRegressor(RidgeCV()).fit(X, X.prod(axis=1)).transform_
-    'both'
+    >>> model = PowerRegressor(RidgeCV()).fit(X, X.prod(axis=1))
+    >>> bool(model.model_.features.power.max() < 1), bool(model.model_.target.power[0] < 1)
+    (True, True)
     """
 
     def __init__(self, regressor: Any) -> None:
@@ -132,9 +125,6 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
                 model, error=_root_mean_square(residuals, weight)
             )
             self.out_of_fold_prediction_ = prediction
-            of_features = bool((model.features.power != 1.0).any())
-            of_target = bool((model.target.power != 1.0).any())
-            self.transform_: str = _TRANSFORMS[of_features, of_target]
         return self
 
     def _fit_rows(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from twinned.app.cli import messages
-from twinned.app.cli.options import BatchOptions, check_output_path, column_option
+from twinned.app.cli.options import BatchOptions, column_option
 
-_FORMATS = (".csv", ".xlsx", ".json")
 _MAX_PRINTED = 10  # rows, without --rows
 
 
@@ -47,7 +45,7 @@ class ExplainOptions(BatchOptions):
         of twinned fit gave them.
     output
         File to write instead: a .csv or .xlsx table with one row for each known case and one for
-        all other cases, or .json.
+        all other cases.
     """
 
     rows: Annotated[list[str] | None, typer.Option(metavar="ROWS")] = None
@@ -59,18 +57,13 @@ def explain_command(options: ExplainOptions) -> None:
     """Explain predictions by comparable known cases."""
     from twinned.app.cli import explanation, saved_model
     from twinned.app.cli.results import write_table
-    from twinned.persistence.archive import write_atomically
 
-    output, path = options.output, None
-    if output is not None:
-        if output.suffix.lower() not in _FORMATS:
-            raise ValueError(f"-o {output} must end with {', '.join(_FORMATS)}.")
-        path = check_output_path(output, [options.model, options.table])
-    predictor, table = saved_model.load_with_table(options, "explain")
+    path = options.result_path(options.known)
+    predictor, table = saved_model.load_with_table(options)
     predictor = saved_model.with_batches(predictor, options)
     table.require([] if options.label is None else [options.label], "--label")
     selected = explanation.select_rows(table, table.row_names(options.label), options.rows or [])
-    is_shortened = not options.rows and output is None and not options.as_json
+    is_shortened = not options.rows and path is None and not options.as_json
     table = table.take(selected[:_MAX_PRINTED] if is_shortened else selected)
     rows = saved_model.read_rows(predictor, table)
     saved_model.note_unknown_batch(predictor, rows.batch, "--batch names their column")
@@ -83,13 +76,10 @@ def explain_command(options: ExplainOptions) -> None:
     if path is None:
         text = "" if options.as_json else explanation.format_grids(explained, predictor.target)
     else:
-        if path.suffix.lower() == ".json":
-            write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
-        else:
-            write_table(path, explanation.grid_columns(explained), options.digits)
+        write_table(path, explanation.grid_columns(explained), options.digits)
         cases = f"with at most {messages.counted(options.k, 'known case')} each"
-        text = f"{messages.counted(len(explained), 'row')} in {output}, {cases}"
-        content = facts | {"rows": len(explained), "output": str(output)}
+        text = f"{messages.counted(len(explained), 'row')} in {options.output}, {cases}"
+        content = facts | {"rows": len(explained), "output": str(options.output)}
     messages.print_result(content, text, options.as_json)
     if len(explained) < len(selected):
         more = f"the first {len(explained)} of {len(selected):,} rows are explained"

@@ -11,7 +11,7 @@ import typer
 
 from twinned.app.cli import messages
 from twinned.app.cli.options import BatchOptions, column_option, flag_option
-from twinned.app.tables.reader import check_argument_order, is_pattern, read_table
+from twinned.app.tables.reader import is_pattern, read_table
 from twinned.app.tables.table import join_names
 
 if TYPE_CHECKING:
@@ -121,7 +121,6 @@ def predict_command(options: PredictOptions) -> None:
     from twinned.app.cli.saved_model import load_predictor, with_batches
 
     options.validate()
-    check_argument_order(options.model, options.table, "predict")
     predictor = with_batches(load_predictor(options.model), options)
     if not is_pattern(options.table):
         _predict_table(options, predictor)

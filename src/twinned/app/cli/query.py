@@ -76,7 +76,7 @@ def query_command(options: QueryOptions) -> None:
     from twinned.app.tables.frames import copied_columns
 
     path = options.result_path(options.pending)
-    predictor, table = load_with_table(options, "query")
+    predictor, table = load_with_table(options)
     rows = read_rows(predictor, table)
     predictor.require_single_target("query")
     remedy = "--batch names the one of the measurements"

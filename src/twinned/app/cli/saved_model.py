@@ -9,7 +9,7 @@ from twinned import load
 from twinned.app.cli.messages import print_message, print_notes, print_warnings
 from twinned.app.cli.options import BatchOptions, SavedModelOptions
 from twinned.app.prediction import FeatureRows, TablePredictor
-from twinned.app.tables.reader import check_argument_order, read_table, reading_note
+from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import ReadOptions, Table
 
 
@@ -23,9 +23,8 @@ def load_predictor(path: Path) -> TablePredictor:
         return TablePredictor.of(load(path), str(path))
 
 
-def load_with_table(options: SavedModelOptions, command: str) -> tuple[TablePredictor, Table]:
-    """Load the model and read the table of a command; a ValueError where they are exchanged."""
-    check_argument_order(options.model, options.table, command)
+def load_with_table(options: SavedModelOptions) -> tuple[TablePredictor, Table]:
+    """Load the model and read the table of a command."""
     predictor = load_predictor(options.model)
     return predictor, read_table(options.table, options.reading, predictor.names or ())
 

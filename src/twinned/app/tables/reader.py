@@ -70,24 +70,9 @@ def is_model(data: bytes) -> bool:
     return data.startswith(b"PK\x03\x04") and b"twinned.json" in data[:60]
 
 
-def check_argument_order(model: Path, table: Path, command: str) -> None:
-    """Raise a ValueError where the table is given as the model and the model as the table."""
-    given_as_table, given_as_model = first_bytes(table), first_bytes(model)
-    if is_model(given_as_table) and not is_model(given_as_model):
-        call = f"twinned {command} {table} {model}"
-        raise ValueError(f"{table} is a model and {model} is not; the model comes first: {call}.")
-
-
 def is_pattern(table: Path) -> bool:
     """Whether an argument is a folder or a pattern of files instead of a file."""
     return table.is_dir() if table.exists() else any(sign in str(table) for sign in _WILDCARDS)
-
-
-def first_bytes(path: Path) -> bytes:
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(64)
 
 
 def _check_options(options: ReadOptions) -> None:
