@@ -160,6 +160,16 @@ def test_every_row_of_the_map_has_a_function_a_test_and_a_result():
         assert "tests/" in row[3]
 
 
+def test_the_summary_names_what_does_not_hold_and_some_that_holds(outcomes):
+    statuses = {
+        c.check.__name__: [str(o.status) for o in own.values()] for c, own in outcomes.items()
+    }
+    failed = {name for name, (published, *_) in statuses.items() if published == "does not hold"}
+    assert failed == {"loops_help_clearly", "networks_scale_well"}
+    for name in ("anchors_are_an_ensemble", "several_twins_beat_one", "twins_need_less_storage"):
+        assert set(statuses[name]) == {"holds"}
+
+
 def test_every_check_of_a_conclusion_has_a_test():
     tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     named = set(re.findall(r"[.\"](\w+)", tests))
