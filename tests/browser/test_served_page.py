@@ -104,7 +104,7 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
 
 
 @pytest.mark.filterwarnings("ignore::twinned.exceptions.UnknownCategoryWarning")
-def test_new_category_is_predicted_with_a_warning(page, tmp_path):
+def test_new_category_is_predicted_with_a_warning(page):
     from selenium.webdriver.support.ui import Select
 
     text = page.find_element("id", "new-3")
@@ -115,18 +115,6 @@ def test_new_category_is_predicted_with_a_warning(page, tmp_path):
     page.find_element("css selector", "form button").click()
     message = "'straw' was not among the categories at fit"
     wait_until(page, lambda: message in text_of(page, "warnings"))
-    X.assign(material="straw").to_csv(tmp_path / "table.csv", index=False)
-    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
-    wait_until(page, lambda: message in text_of(page, "batch-result"))
-
-
-@pytest.mark.parametrize(("suffix", "n_rows"), [("csv", 1200), ("xlsx", 50)])
-def test_table_is_predicted(page, tmp_path, suffix, n_rows):
-    path = tmp_path / f"table.{suffix}"
-    frame = pd.concat([X] * 20).iloc[:n_rows]
-    (frame.to_csv if suffix == "csv" else frame.to_excel)(path, index=False)
-    page.find_element("id", "file").send_keys(str(path))
-    wait_until(page, lambda: f"{n_rows} rows were predicted" in text_of(page, "batch-result"))
 
 
 def test_missing_category_is_predicted(page, twin):
@@ -137,7 +125,7 @@ def test_missing_category_is_predicted(page, twin):
     wait_until(page, lambda: text_of(page, "applicability").startswith("Outside"))
 
 
-def test_form_and_table_have_missing_values(open_page, tmp_path):
+def test_the_form_has_missing_values(open_page):
     notes = pd.Categorical(["wood", "brick", *[None] * 58])
     table = X.assign(U=X["U"].where(X.index < 9), material=notes)
     model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(table, y)
@@ -147,10 +135,6 @@ def test_form_and_table_have_missing_values(open_page, tmp_path):
         fields = [page.find_element("id", f"column-{i}") for i in (0, 3)]
         assert [field.get_attribute("value") for field in fields] == ["", "missing"]
         assert text_of(page, "predicted-value").startswith("y: ")
-        page.find_element("id", "missing").send_keys("n.d.")
-        (tmp_path / "table.csv").write_text("U,R1,R2,material\nn.d.,1,1,wood\n2,1,1,wood\n")
-        page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
-        wait_until(page, lambda: "2 rows were predicted" in text_of(page, "batch-result"))
 
 
 @pytest.fixture(scope="module")
@@ -180,17 +164,6 @@ def test_invalid_number_shows_the_error(page):
     assert all("422" in entry["message"] for entry in page.get_log("browser"))
 
 
-def test_notation_and_sheet_of_a_table_can_be_chosen(page, tmp_path):
-    from selenium.webdriver.support.ui import Select
-
-    (tmp_path / "table.csv").write_text("U;R1;R2;material\n1.234;1;1;wood\n")
-    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
-    wait_until(page, lambda: "'1.234' is 1.234 or 1234" in text_of(page, "batch-result"))
-    Select(page.find_element("id", "notation")).select_by_visible_text("1,234.5")
-    wait_until(page, lambda: "1 rows were predicted" in text_of(page, "batch-result"))
-    page.get_log("browser")  # the failed request
-
-
 def test_results_of_another_input_are_gray(page, assert_accessible):
     def stale():
         return [part.get_attribute("id") for part in page.find_elements("class name", "stale")]
@@ -209,7 +182,7 @@ def test_controls_can_be_touched(open_page, assay, assert_accessible):
         wait_until(page, lambda: text_of(page, "predicted-value"))
         controls = page.find_elements("css selector", "input, select, button")
         sizes = [control.size["height"] for control in controls if control.is_displayed()]
-        assert len(sizes) > 7
+        assert len(sizes) > 3
         assert min(sizes) >= 41
         assert_accessible()
 

@@ -2,11 +2,14 @@
 
 import math
 import os
+import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.cli.test_real_files import excel
 from twinned.app.cli.options import check_output_path
 from twinned.app.tables.columns import numeric_column, target_column
 from twinned.app.tables.frames import (
@@ -272,3 +275,36 @@ def test_a_name_in_another_case_is_suggested(tmp_path):
     path.write_text("Price,area\n1,2\n", "utf-8")
     with pytest.raises(ValueError, match=r"are 'Price', 'area'\. Did you mean 'Price'\?"):
         read_table(path).require(["price"], "--target")
+
+
+def test_workbook_without_a_readable_sheet(tmp_path):
+    path = tmp_path / "new.xlsx"
+    excel(("Data", [["a", "y"], [1, 2]]))(path)
+    with zipfile.ZipFile(path) as parts:
+        contents = {name: parts.read(name) for name in parts.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    for changed, message in (
+        ({}, "has no sheet of cells that can be read; save the table as CSV."),
+        ({sheet: contents[sheet][:-90]}, "sheet 'Data' cannot be read: "),
+    ):
+        with zipfile.ZipFile(path, "w") as parts:
+            for name, content in contents.items():
+                if name != sheet or changed:
+                    parts.writestr(name, changed.get(name, content))
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04...", "cannot be read as an Excel file"),
+        (b"\xd0\xcf\x11\xe0", "save it as .xlsx or CSV"),
+        (b"<!DOCTYPE html>", "is a web page"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, content, message):
+    path = tmp_path / "new.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_table(path)

@@ -2,8 +2,6 @@
 
 import asyncio
 import copy
-import csv
-import io
 import json
 import re
 import socket
@@ -11,8 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-import zipfile
-from datetime import date
 from pathlib import Path
 
 import httpx
@@ -29,7 +25,6 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import twinned
-from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TransformedTargetTwin, TwinRegressor, save
 from twinned.app.cli import app
 from twinned.app.serve import make_app
@@ -158,8 +153,6 @@ def test_new_categories_are_predicted_with_a_warning(client, twin):
     explained = json_of(client.post("/explain", json={"rows": rows}))
     assert explained["warnings"] == [message]
     assert explained["applicability"][0]["label"] == "outside"
-    batch = client.post("/batch", content=table.to_csv(index=False))
-    assert json.loads(batch.headers["X-Twinned-Warnings"]) == [message]
     assert "warnings" not in json_of(client.post("/predict", json={"rows": [ROW]}))
 
 
@@ -169,14 +162,6 @@ def test_a_new_category_that_is_no_text_is_refused(client):
         for path in ("/predict", "/explain"):
             error = json_of(client.post(path, content=request), 422)["error"]
             assert "the request, row 1, column 'material'" in error
-
-
-def test_a_header_has_at_most_ten_warnings():
-    names = [f"f{i}" for i in range(12)]
-    table = pd.DataFrame({name: pd.Categorical(["u", "v"] * 5) for name in names})
-    many = client_of(TwinRegressor(LinearRegression()).fit(table, np.arange(10.0)), "m")
-    response = many.post("/batch", content=f"{','.join(names)}\n{','.join('x' * 12)}\n")
-    assert len(json.loads(response.headers["X-Twinned-Warnings"])) == 10
 
 
 def test_new_levels_of_an_ordered_category_are_refused():
@@ -201,25 +186,17 @@ def test_intervals_of_a_model_that_stores_them(client):
     assert (response["low"][0], response["high"][0]) == pytest.approx((low, high))
     far = json_of(with_intervals.post("/predict", json={**request, "rows": [{**ROW, "U": 1e6}]}))
     assert (response["applicability"], far["applicability"]) == (["inside"], ["outside"])
-    text = with_intervals.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text
-    (row,) = csv.DictReader(io.StringIO(text))
-    assert row["applicability"] == "inside"
-    assert float(row["low"]) == pytest.approx(low, rel=1e-5)
-    assert float(row["high"]) == pytest.approx(high, rel=1e-5)
     assert (
         "has no stored calibration" in json_of(client.post("/predict", json=request), 422)["error"]
     )
     for confidence, message in (
         (0.999, "needs at least 999 calibration rows"),
         (1, "'confidence' must be a number between 0 and 1, not 1"),
+        ("x", "'confidence' must be a number between 0 and 1, not 'x'"),
     ):
         request = {"rows": [ROW], "confidence": confidence}
         error = json_of(with_intervals.post("/predict", json=request), 422)["error"]
         assert message in error
-    response = with_intervals.post("/batch?confidence=x", content=table.to_csv(index=False))
-    assert (
-        "'confidence' must be a number between 0 and 1, not 'x'" in json_of(response, 422)["error"]
-    )
 
 
 def test_concurrent_requests_get_their_own_predictions(twin):
@@ -255,49 +232,6 @@ def test_comparables_add_up_and_have_feature_values(client, twin):
         assert one["columns"]["U"] == X["U"].iloc[one["anchor"]]
 
 
-def test_batch_returns_the_table_with_predictions(client):
-    text = X.to_csv(index=False)
-    response = client.post("/batch", content=text, headers={"Content-Type": "text/csv"})
-    assert response.status_code == 200
-    rows = list(csv.DictReader(io.StringIO(response.text)))
-    assert len(rows) == 40
-    direct = json_of(
-        client.post("/predict", json={"rows": json.loads(X.to_json(orient="records"))})
-    )
-    predicted = [float(row["prediction"]) for row in rows]
-    np.testing.assert_allclose(predicted, direct["prediction"], rtol=1e-5)
-
-
-def test_a_table_may_have_any_number_of_rows(client, twin):
-    table = pd.concat([X] * 60, ignore_index=True)  # three batches
-    response = client.post("/batch", content=table.to_csv(index=False))
-    rows = list(csv.DictReader(io.StringIO(response.text)))
-    predicted = [float(row["prediction"]) for row in rows]
-    np.testing.assert_allclose(predicted, twin.predict(table), rtol=1e-5)
-    table["U"] = table["U"].astype(object)
-    table.loc[2100, "U"] = None
-    refused = clone(twin).set_params(estimator=LinearRegression()).fit(X, y)
-    response = client_of(refused, "m").post("/batch", content=table.to_csv(index=False))
-    error = "the table, line 2102, column 'U' has no value, and m takes no missing values."
-    assert json_of(response, 422)["error"] == error
-
-
-def test_the_notation_of_a_table_is_that_of_all_its_batches(dated, monkeypatch):
-    monkeypatch.setattr("twinned.app.serve.service.MAX_ROWS", 2)
-    days = ["01/02/2022", "02/03/2022", "13/04/2022"]  # the third shows that the day is first
-    table = "lead;sold;kind\n" + "".join(f"2;{day};1\n" for day in days)
-    response = client_of(dated, "sales.twin").post("/batch", content=table)
-    assert len(list(csv.DictReader(io.StringIO(response.text)))) == 3, response.text
-
-
-def test_errors_of_a_table_name_the_line_of_the_file(client):
-    text = "U,R1,R2,material\n2,1,1,wood\n\n2,one,1,wood\n"
-    error = json_of(client.post("/batch", content=text), 422)["error"]
-    assert error.startswith("the table, line 4, column 'R1': 'one' is text in a numeric column")
-    error = json_of(client.post("/batch", content=text.replace("one,", "")), 422)["error"]
-    assert error == "the table, line 4 has 3 fields, but line 1 names 4 columns."
-
-
 @pytest.fixture(scope="module")
 def dated():
     """A twin of a date's parts and of a feature with limits, as `twinned fit --date` names them."""
@@ -322,18 +256,13 @@ def test_a_row_has_a_date_and_limits_instead_of_features_made_from_them(dated):
     assert results[0]["prediction"] == results[1]["prediction"]
 
 
-def test_limits_and_signs_are_read_as_in_training(dated):
-    """A negative limit is not halved, and a column may have a percent sign in each cell."""
+def test_limits_are_read_as_in_training(dated):
+    """A negative limit is not halved."""
     client = client_of(dated, "sales.twin")
     others = {"sold": "2022-01-13", "kind": "1,5"}
     rows = [{"lead": "<-5", **others}, {"lead": -5, "lead (limit)": -1, **others}]
     negative, same = (json_of(client.post("/predict", json={"rows": [row]})) for row in rows)
     assert negative["prediction"] == same["prediction"]
-    table = 'lead,sold,kind\n2.5 %,2022-01-13,"1,5"\n4 %,2022-01-13,"1,5"\n'
-    response = client.post("/batch", content=table)
-    row, _ = csv.DictReader(io.StringIO(response.text))
-    direct = json_of(client.post("/predict", json={"rows": [{"lead": 2.5, **others}]}))
-    assert float(row["prediction"]) == pytest.approx(direct["prediction"][0], rel=1e-5)
 
 
 def test_columns_with_the_names_of_parts_are_features():
@@ -406,129 +335,6 @@ def test_a_missing_date_is_a_missing_value():
     assert results[0] == results[1] == results[2]
 
 
-def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path, monkeypatch):
-    """Encoding, separator, decimal commas, dates and limits; categories stay as they are."""
-    save(dated, tmp_path / "sales.twin")
-    table = "Straße;lead;sold;kind\nBörse;2,5;31.01.2022;2,5\nAm Markt;<1.500,5;01.02.2022;1,5\n"
-    (tmp_path / "new.csv").write_bytes(table.encode("cp1252"))
-    response = client_of(dated, "sales.twin").post("/batch", content=table.encode("cp1252"))
-    rows = list(csv.DictReader(io.StringIO(response.text)))
-    assert [row["Straße"] for row in rows] == ["Börse", "Am Markt"]
-    assert [row["lead"] for row in rows] == ["2.5", "<1500.5"]
-    assert [row["kind"] for row in rows] == ["2,5", "1,5"]
-    assert "X-Twinned-Warnings" in response.headers  # the note on limits
-    monkeypatch.chdir(tmp_path)
-    printed = CliRunner().invoke(app, ["predict", "sales.twin", "new.csv"])
-    assert printed.stdout.split()[1:] == [row["prediction"] for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("lead;sold;kind\n1.234;31.01.2022;x\n", "'1.234' is 1.234 or 1234"),
-        ("Lead,sold,kind\n1,2022-01-31,x\n", "Did you mean 'Lead'?"),
-        ("lead,sold,kind\n1,soon,x\n", "line 2, column 'sold': 'soon' is no date"),
-        ("lead,kind\n1,x\n", "has no column 'sold' (features of sales.twin)"),
-        ("<!DOCTYPE html>", "is a web page"),
-    ],
-)
-def test_a_table_that_the_command_line_refuses_is_refused(dated, table, message):
-    response = client_of(dated, "sales.twin").post("/batch", content=table)
-    assert message in json_of(response, 422)["error"]
-
-
-def test_messages_name_parameters_and_no_options_of_the_command_line(dated, tmp_path):
-    client = client_of(dated, "sales.twin")
-    table = "lead;sold;kind\n1.234;31.01.2022;x\n"
-    error = json_of(client.post("/batch", content=table), 422)["error"]
-    assert error.endswith("give the parameter decimal '.' or the parameter thousands '.'.")
-    for parameters, lead in (("decimal=.", "1.234"), ("thousands=.", "1234")):
-        text = client.post(f"/batch?{parameters}", content=table).text
-        assert next(csv.DictReader(io.StringIO(text)))["lead"] == lead
-    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", [["b"], [1]]))(tmp_path / "new.xlsx")
-    content = (tmp_path / "new.xlsx").read_bytes()
-    error = json_of(client.post("/batch", content=content), 422)["error"]
-    assert "its columns are '--a', 'b'." in error
-    assert error.endswith(" Select another with the parameter sheet.")
-    error = json_of(client.post("/batch?sheets=2", content=content), 422)["error"]
-    assert error.startswith("the parameter 'sheets' is unknown; use confidence, decimal,")
-
-
-def test_batch_finds_the_sheet_and_takes_further_missing_values(tmp_path):
-    model = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(X, y)
-    cover = ("Cover", [["Client:", "R1"], ["Samples", 3]])
-    rows = [[2.0, "N.D.", 2.5, "wood", None], ["?", 1.5, "lost", "wood", None], [2, 1.5, 2, "x"]]
-    excel(cover, ("Data", [["Results", 2024], [*ROW, "y"], *rows]))(tmp_path / "new.xlsx")
-    content, client = (tmp_path / "new.xlsx").read_bytes(), client_of(model, "m")
-    error = json_of(client.post("/batch", content=content), 422)["error"]
-    assert "row 3, column 'R1': 'N.D.' is text" in error
-    assert "name it with the parameter missing if" in error
-    response = client.post("/batch?missing=n.d.&missing=Lost", content=content)
-    assert response.status_code == 200, response.text
-    found = [float(row["prediction"]) for row in csv.DictReader(io.StringIO(response.text))]
-    known = [{**ROW, "R1": None}, {**ROW, "U": None, "R2": None}, {**ROW, "R2": 2, "material": "x"}]
-    np.testing.assert_allclose(found, parse_and_predict(model, known), rtol=1e-5)
-    note, *_ = json.loads(response.headers["X-Twinned-Warnings"])
-    assert "'Data' (others: 'Cover'), the names of columns in row 2" in note
-
-
-def test_batch_of_an_excel_file_equals_that_of_csv(dated, tmp_path):
-    client = client_of(dated, "sales.twin")
-    names = ["lead", "sold", "kind"]
-    rows = [[2.5, date(2022, 1, 31), "2,5"], ["<1500.5", date(2022, 2, 1), "1,5"]]
-    path = tmp_path / "new.xlsx"
-    excel(("Empty", []), ("Sales", [["Year 1"], names, *rows]), ("Other", [["text"]]))(path)
-    response = client.post("/batch", content=path.read_bytes())
-    found = list(csv.DictReader(io.StringIO(response.text)))
-    table = 'lead,sold,kind\n2.5,2022-01-31,"2,5"\n<1500.5,2022-02-01,"1,5"\n'
-    assert found == list(csv.DictReader(io.StringIO(client.post("/batch", content=table).text)))
-    notes = json.loads(response.headers["X-Twinned-Warnings"])
-    assert notes[0].startswith("the table is read with sheet 'Sales' (others: 'Other'), the names")
-
-
-@pytest.mark.parametrize(
-    ("content", "status", "message"),
-    [
-        (b"PK\x03\x04...", 422, "cannot be read as an Excel file"),
-        (b"PAR1...", 400, "a Parquet file is not accepted; send CSV"),
-        (b"\xd0\xcf\x11\xe0", 422, "save it as .xlsx or CSV"),
-    ],
-)
-def test_other_files_are_refused_in_one_sentence(client, content, status, message):
-    assert message in json_of(client.post("/batch", content=content), status)["error"]
-
-
-def test_a_workbook_without_a_readable_sheet_gets_one_line(client, tmp_path):
-    path = tmp_path / "new.xlsx"
-    excel(("Data", [list(ROW), list(ROW.values())]))(path)
-    with zipfile.ZipFile(path) as parts:
-        contents = {name: parts.read(name) for name in parts.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    for changed, message in (
-        ({}, "the table has no sheet of cells that can be read; save the table as CSV."),
-        ({sheet: contents[sheet][:-90]}, "the table, sheet 'Data' cannot be read: "),
-    ):
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w") as parts:
-            for name, content in contents.items():
-                if name != sheet or changed:
-                    parts.writestr(name, changed.get(name, content))
-        error = json_of(client.post("/batch", content=stream.getvalue()), 422)["error"]
-        assert error.startswith(message)
-
-
-def test_a_workbook_of_charts_gets_one_line(client, tmp_path):
-    from openpyxl import Workbook
-    from openpyxl.chart import BarChart
-
-    workbook = Workbook()
-    workbook.create_chartsheet("Chart").add_chart(BarChart())
-    workbook.remove(workbook["Sheet"])
-    workbook.save(tmp_path / "charts.xlsx")
-    response = client.post("/batch", content=(tmp_path / "charts.xlsx").read_bytes())
-    assert "has no sheet of cells" in json_of(response, 422)["error"]
-
-
 @pytest.mark.parametrize("error", [KeyError("x"), RuntimeError("x")])
 def test_every_error_of_a_thread_becomes_an_answer(twin, monkeypatch, error):
     def fail(*arguments, **options):
@@ -541,7 +347,6 @@ def test_every_error_of_a_thread_becomes_an_answer(twin, monkeypatch, error):
     for url in ("/predict", "/explain"):
         answer = json_of(client.post(url, json={"rows": [ROW]}), 500)
         assert answer == {"error": "the service failed on this request; see its log."}
-    assert client.post("/batch", content=X.to_csv(index=False)).status_code == 500
 
 
 def test_every_request_has_a_time_limit(twin, monkeypatch):
@@ -552,24 +357,6 @@ def test_every_request_has_a_time_limit(twin, monkeypatch):
     for response in responses:
         error = json_of(response, 503)["error"]
         assert error == "the request takes more than 0.05 seconds; send fewer rows."
-
-
-def test_a_small_file_of_much_content_is_refused(client, monkeypatch):
-    monkeypatch.setattr("twinned.app.serve.app._MAX_UNPACKED_BYTES", 10_000_000)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as parts:
-        parts.writestr("xl/workbook.xml", b" " * 20_000_000)
-    assert len(stream.getvalue()) < 100_000
-    error = json_of(client.post("/batch", content=stream.getvalue()), 413)["error"]
-    assert error == "the unpacked table has 20 MB; send a smaller one."
-
-
-def test_an_excel_file_of_many_cells_is_refused(client, tmp_path, monkeypatch):
-    monkeypatch.setattr("twinned.app.serve.app._MAX_CELLS", 100_000)
-    wide = [[None] * 15_999 + [1.0]] * 8  # few cells are stored, and many are read
-    excel(("Data", [list(ROW), *wide]))(tmp_path / "wide.xlsx")
-    response = client.post("/batch", content=(tmp_path / "wide.xlsx").read_bytes())
-    assert "has more than 100,000 cells" in json_of(response, 422)["error"]
 
 
 def test_log_target_is_returned_in_units_of_y():
@@ -652,7 +439,6 @@ def test_a_prediction_that_overflows_is_an_error():
     for url in ("/predict", "/explain"):
         error = json_of(client.post(url, json={"rows": [{"a": 1}, {"a": 90}]}), 422)["error"]
         assert error == "row 2: the prediction is not a finite number."
-    assert client.post("/batch", content=b"a\n1\n90\n").status_code == 422
 
 
 def test_category_named_none_and_booleans():
@@ -672,15 +458,6 @@ def test_models_that_cannot_be_served():
         PredictionService(twin.fit(X, np.column_stack([y, y])), "m")
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"U,U\n1,2\n", b"a,b\n1", b'"U', b"\xff", b"U,R1,R2,material\n1,2,x,wood\n"]
-)
-def test_a_bad_table_gets_an_error(client, body):
-    response = client.post("/batch", content=body)
-    assert response.status_code in (400, 422)
-    assert response.json()["error"]
-
-
 def test_only_local_host_names_are_accepted(client):
     assert client.get("/about", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/about", headers={"Host": "127.0.0.1:8000"}).status_code == 200
@@ -689,7 +466,7 @@ def test_only_local_host_names_are_accepted(client):
 
 
 def test_features_may_be_called_like_results():
-    """As `prediction` of a file, and `anchor` of comparables."""
+    """As `anchor` of comparables."""
     names = ["predicted", "distance", "anchor", "prediction", "reached"]
     table = pd.DataFrame(np.random.RandomState(0).uniform(1, 2, (30, 5)), columns=names)
     model = TwinRegressor(LinearRegression()).fit(table, table.sum(axis=1))
@@ -698,8 +475,6 @@ def test_features_may_be_called_like_results():
     assert predicted == pytest.approx([7.5], abs=1e-6)
     (cases,) = json_of(client.post("/explain", json={"rows": [row]}))["comparables"]
     assert set(cases[0]["columns"]) == set(names)
-    text = client.post("/batch", content=",".join(names) + "\n1.5,1.5,1.5,1.5,1.5\n").text
-    assert text.startswith("predicted,distance,anchor,prediction,reached,prediction_,std\n1.5,")
 
 
 def test_the_first_of_several_errors_is_reported(client):
@@ -729,7 +504,7 @@ requests = (
 no_deadline = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
-@pytest.mark.parametrize("url", ["/predict", "/explain", "/batch"])
+@pytest.mark.parametrize("url", ["/predict", "/explain"])
 @given(request=requests)
 @settings(max_examples=25, **no_deadline)
 def test_any_request_gets_a_result_or_an_error(client, url, request):
@@ -740,7 +515,7 @@ def test_any_request_gets_a_result_or_an_error(client, url, request):
 
 
 @pytest.mark.slow
-@given(request=requests, url=st.sampled_from(["/predict", "/explain", "/batch"]))
+@given(request=requests, url=st.sampled_from(["/predict", "/explain"]))
 @settings(max_examples=10_000, **no_deadline)
 def test_ten_thousand_requests(client, url, request):
     response = client.post(url, content=json.dumps(request).encode())

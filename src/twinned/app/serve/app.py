@@ -1,4 +1,4 @@
-"""The ASGI application and its server: a web page, and the JSON and CSV endpoints.
+"""The ASGI application and its server: a web page, and the JSON endpoints.
 
 The service is meant for one machine. It accepts only requests to local host names, so that a
 foreign page cannot reach it by DNS rebinding, and bounds the size of a request and the time of its
@@ -7,14 +7,10 @@ answer.
 
 from __future__ import annotations
 
-import io
 import json
 import socket
-from contextlib import suppress
 from html import escape
 from importlib.resources import files
-from pathlib import Path
-from zipfile import ZipFile
 
 import uvicorn
 from sklearn.base import BaseEstimator
@@ -22,35 +18,18 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from twinned._version import __version__
 from twinned.app.prediction import FeatureRows
 from twinned.app.serve.inputs import Json
-from twinned.app.serve.requests import (
-    BadRequest,
-    parse_confidence,
-    parse_rows,
-    refuse_value_errors,
-    rows_table,
-    short_repr,
-)
-from twinned.app.serve.service import PredictionService, in_thread, predict_in_blocks
-from twinned.app.tables.frames import copied_columns
-from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, combine_columns, to_csv
+from twinned.app.serve.requests import BadRequest, parse_rows, rows_table
+from twinned.app.serve.service import PredictionService, in_thread
 
 MAX_CONNECTIONS = 1_000  # at a time; further requests get the status 503
 MAX_BODY_BYTES = 1_000_000
-MAX_FILE_BYTES = 50_000_000
-MAX_PENDING_BYTES = 500_000_000  # of all bodies that are being received, before a file is refused
-_MAX_CELLS = 5_000_000  # of an Excel file
-_MAX_UNPACKED_BYTES = 200_000_000  # of the parts of an Excel file, which is a zip file
-_READ_OPTIONS = ("decimal", "thousands", "sheet", "separator", "encoding", "missing")
-WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
-MAX_WARNINGS = 10  # in the header of a CSV response: proxies refuse long ones
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -77,7 +56,6 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/about", _json_response(service.about()), methods=["GET"]),
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
-            Route("/batch", endpoints.batch, methods=["POST"]),
         ],
         middleware=[
             Middleware(reject_ambiguous_length),
@@ -93,26 +71,16 @@ class _Endpoints:
 
     def __init__(self, service: PredictionService) -> None:
         self.service = service
-        self._pending_bytes = 0
 
     async def _read_rows(self, request: Request) -> tuple[FeatureRows, float | None]:
         """Return the rows of a request as the model takes them, and its confidence."""
-        rows, confidence = parse_rows(await self._read_body(request))
-        return await in_thread(self.service.read, rows_table(rows)), confidence
-
-    async def _read_body(self, request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
         body = bytearray()
-        try:
-            async for part in request.stream():
-                body += part
-                self._pending_bytes += len(part)
-                if len(body) > max_bytes:
-                    raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
-                if len(body) > MAX_BODY_BYTES and self._pending_bytes > MAX_PENDING_BYTES:
-                    raise BadRequest("too many files are being received; send it later.", 503)
-        finally:
-            self._pending_bytes -= len(body)
-        return bytes(body)
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BODY_BYTES:
+                raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
+        rows, confidence = parse_rows(bytes(body))
+        return await in_thread(self.service.read, rows_table(rows)), confidence
 
     async def predict(self, request: Request) -> Response:
         rows, confidence = await self._read_rows(request)
@@ -122,21 +90,6 @@ class _Endpoints:
     async def explain(self, request: Request) -> Response:
         rows, _ = await self._read_rows(request)
         return _json_response(await in_thread(self.service.explain, rows), warnings=rows.notes)
-
-    async def batch(self, request: Request) -> Response:
-        body, query = await self._read_body(request, MAX_FILE_BYTES), request.query_params
-        missing = frozenset(map(str.casefold, query.getlist("missing")))
-        options: Json = {**query, "missing": missing}
-        confidence = parse_confidence(options.pop("confidence", None))
-        predictor, names = self.service.predictor, self.service.predictor.names or []
-        table = await in_thread(_parse_file, body, options, names)
-        rows = await in_thread(self.service.read, table)
-        columns = await predict_in_blocks(self.service, rows, confidence)
-        copied = copied_columns(table, names, predictor.categories)
-        text = await in_thread(to_csv, combine_columns(copied, columns))
-        notes = rows.notes[:MAX_WARNINGS]
-        headers = {WARNINGS_HEADER: json.dumps(notes)} if notes else None
-        return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
 
 def _json_response(content: Json, status: int = 200, warnings: list[str] | None = None) -> Response:
@@ -166,32 +119,6 @@ def _render_page(service: PredictionService) -> Response:
     text = text.replace("{{script}}", read("elements.js", shared) + read("page.js"))
     text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
     return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
-
-
-def _parse_file(body, options, names):
-    """Return a CSV or Excel file as a table; what `options` do not specify is detected.
-
-    As by `twinned predict`, the sheet and the row of names are found by the `names` of features.
-    """
-    if unknown := [name for name in options if name not in _READ_OPTIONS]:
-        used = ", ".join(("confidence", *_READ_OPTIONS))
-        raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {used}.")
-    if body.startswith(b"PAR1"):
-        raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
-    _check_unpacked_size(body)
-    with refuse_value_errors():
-        reading = ReadOptions(**options, expected=frozenset(names))
-        return parse_table(Path("the table"), body, reading, _MAX_CELLS)
-
-
-def _check_unpacked_size(body: bytes) -> None:
-    """Reject a small Excel file of much content, as its reader would need too much memory."""
-    size = 0
-    # another file is no zip file, and a damaged one may raise anything; their readers report it
-    with suppress(Exception), ZipFile(io.BytesIO(body)) as parts:
-        size = sum(part.file_size for part in parts.infolist())
-    if size > _MAX_UNPACKED_BYTES:
-        raise BadRequest(f"the unpacked table has {size / 1e6:,.0f} MB; send a smaller one.", 413)
 
 
 def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:

@@ -20,8 +20,8 @@ function describeApplicability({ label, score, error, coverage }) {
   return `${where} (${score.toPrecision(2)} times the expected error of a typical one${measured}${covered}).`;
 }
 
-async function post(url, body, type = "application/json") {
-  const response = await fetch(url, { method: "POST", headers: { "Content-Type": type }, body });
+async function post(url, body) {
+  const response = await fetch(url, { method: "POST", headers: { "Content-Type": "application/json" }, body });
   if (!response.ok) throw new Error((await response.json()).error);
   return response;
 }
@@ -153,30 +153,6 @@ async function predict(event) {
   }
 }
 
-async function predictFile() {
-  const [file] = byId("file").files;
-  if (!file) return;
-  const output = byId("batch-result");
-  output.className = "";
-  output.textContent = "The table is predicted…";
-  try {
-    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value, missing = byId("missing").value.trim();
-    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }),
-      ...(missing && { missing }) };
-    const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
-    const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
-    const text = await response.text();
-    const link = createElement("a", "Download the predictions", { download: "predictions.csv" });
-    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-    const count = text.trim().split("\n").length - 1;
-    output.replaceChildren(`${count} rows were predicted. `, link,
-      ...warnings.map((text) => createElement("p", text, { className: "hint" })));
-  } catch (error) {
-    output.className = "error";
-    output.textContent = error.message;
-  }
-}
-
 function offerNewCategory(select, name, index) {
   const text = createElement("input", "", { id: `new-${index}`, ariaLabel: `new category of ${name}`, hidden: true });
   select.append(createElement("option", "new category…", { value: NEW_CATEGORY }));
@@ -212,7 +188,6 @@ async function start() {
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
   byId("form").addEventListener("input", () => setStale(true));
-  for (const id of ["file", "notation", "sheet", "missing"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }
 

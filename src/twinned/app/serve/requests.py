@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from twinned.app.serve.inputs import Json
@@ -17,9 +16,6 @@ from twinned.exceptions import MissingExtraError
 
 MAX_ROWS = 1_000
 _LOGGER = logging.getLogger("twinned")
-
-# In a message: quoted names and cells, which stay as they are, and dashes of an option.
-_OPTION = re.compile(r"""('[^']*'|"[^"]*")|--(?=[a-z])""")
 
 
 class BadRequest(ValueError):
@@ -32,18 +28,14 @@ class BadRequest(ValueError):
 
 @contextmanager
 def refuse_value_errors() -> Iterator[None]:
-    """Report what a table or the model rejects, for instance a value too large, in one line.
-
-    Options of the command line that a message names are parameters of `/batch`.
-    """
+    """Report what a table or the model rejects, for instance a value too large, in one line."""
     try:
         yield
     except BadRequest:
         raise
     except (ValueError, TypeError, MissingExtraError) as error:
         _LOGGER.debug("A request was rejected.", exc_info=True)
-        text = _OPTION.sub(lambda match: match[1] or "the parameter ", str(error))
-        raise BadRequest(" ".join(text.split())[:300]) from error
+        raise BadRequest(" ".join(str(error).split())[:300]) from error
 
 
 def short_repr(value: object) -> str:
@@ -71,16 +63,9 @@ def parse_rows(body: bytes) -> tuple[list[Json], float | None]:
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict):
             raise BadRequest(f"'rows', item {number} must be an object, not {short_repr(row)}.")
-    return rows, parse_confidence(content.get("confidence"))
-
-
-def parse_confidence(value: object) -> float | None:
-    """Return a confidence, which may be a text; None where there is none."""
-    if value is None:
-        return None
-    with suppress(ValueError):
-        if isinstance(value, str | int | float) and 0 < float(value) < 1:
-            return float(value)
+    value = content.get("confidence")
+    if value is None or (isinstance(value, float) and 0 < value < 1):
+        return rows, value
     raise BadRequest(f"'confidence' must be a number between 0 and 1, not {short_repr(value)}.")
 
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.serve.inputs import Json, RowInputs
-from twinned.app.serve.requests import MAX_ROWS, BadRequest, refuse_value_errors
+from twinned.app.serve.requests import BadRequest, refuse_value_errors
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import find_comparables
@@ -25,7 +25,7 @@ from twinned.rows.columns import unknown_categories
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 WORK_SECONDS = 120.0
-"""Seconds for one step of a request: reading a file, or the predictions of up to 1,000 rows."""
+"""Seconds for one step of a request, such as the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _PREDICTIONS = ThreadPoolExecutor(min(2, os.cpu_count() or 1))  # the tree kernel releases the GIL
 Result = TypeVar("Result")
@@ -87,8 +87,6 @@ class PredictionService:
         with refuse_value_errors():
             rows = self.predictor.read(table)
             notes = [*rows.notes, *self.predictor.describe_unlike_known(rows.X)]
-        if table.detected:
-            notes.insert(0, f"{table.path} is read with {', '.join(table.detected)}.")
         columns = np.asarray(rows.X, dtype=object).T
         for feature, cells in zip(self.inputs.features, columns, strict=True):
             if feature.categories is not None:
@@ -162,18 +160,6 @@ def _check_finite(values: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
         raise BadRequest(f"row {bad[0] + 1}: the prediction is not a finite number.")
-
-
-async def predict_in_blocks(
-    service: PredictionService, rows: FeatureRows, confidence: float | None
-) -> dict[str, list]:
-    """Return the columns of predictions, which are computed `MAX_ROWS` rows at a time."""
-    columns: dict[str, list] = {}
-    for start in range(0, len(rows), MAX_ROWS):
-        block = rows.take(slice(start, start + MAX_ROWS))
-        for name, values in (await in_thread(service.predict, block, confidence)).items():
-            columns.setdefault(name, []).extend(values)
-    return columns
 
 
 async def in_thread(function: Callable[..., Result], *arguments: object) -> Result:

@@ -6,7 +6,6 @@ The readers of pandas are not used because they do not report the line of a valu
 from __future__ import annotations
 
 import codecs
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -38,16 +37,7 @@ def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[s
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
     options = replace(options or ReadOptions(), expected=frozenset(names))
-    return parse_table(path, path.read_bytes(), options)
-
-
-def parse_table(
-    path: Path, data: bytes, options: ReadOptions, max_cells: float = math.inf
-) -> Table:
-    """As `read_table`, from the bytes of a file; the path is only for messages.
-
-    An Excel file with more than `max_cells` is an error.
-    """
+    data = path.read_bytes()
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
     first = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().lower()
@@ -57,7 +47,7 @@ def parse_table(
     _check_options(options)
     if data.startswith(b"PK\x03\x04"):
         _refuse(options, path, "an Excel file", "separator", "encoding")
-        return read_excel(path, data, options, max_cells)
+        return read_excel(path, data, options)
     if data.startswith(b"PAR1"):
         _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header-row")
         return read_parquet(path, data, options)

@@ -21,7 +21,7 @@ _WITHOUT_VALUE = re.compile(  # a formula; an empty text is a value
 )
 
 
-def read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
+def read_excel(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Read a sheet of an .xlsx file, by default that with the expected names."""
     with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
@@ -36,7 +36,7 @@ def read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) 
     if not sheets:
         raise ValueError(f"{path} has no sheet of cells that can be read; save the table as CSV.")
     wanted = _select_sheets(path, list(sheets), options.sheet)
-    rows_of = {title: _sheet_rows(path, sheets[title], max_cells) for title in wanted}
+    rows_of = {title: _sheet_rows(path, sheets[title]) for title in wanted}
     filled = {title: rows for title, rows in rows_of.items() if rows}
     if not filled:
         raise ValueError(f"{path} is empty; the first row of a sheet must name the columns.")
@@ -77,22 +77,17 @@ def _select_sheets(path: Path, titles: list[str], sheet: str | None) -> list[str
     raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {sheets}.")
 
 
-def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow]:
+def _sheet_rows(path: Path, sheet: Worksheet) -> list[SheetRow]:
     """Return the numbers and values of the rows that are not blank, of equal length."""
     sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
-    rows, n_cells = [], 0
+    rows = []
     try:
         for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
-            n_cells += len(values)  # those before the last one of a row count, too
-            if n_cells > max_cells:
-                break
             filled = [j for j, value in enumerate(values) if value not in (None, "")]
             if filled:
                 rows.append((number, list(values[: filled[-1] + 1])))
     except Exception as error:  # a damaged part may raise anything
         raise ValueError(f"{path}, sheet {sheet.title!r} cannot be read: {error}.") from None
-    if n_cells > max_cells:
-        raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
     width = max((len(row) for _, row in rows), default=0)
     return [(number, row + [None] * (width - len(row))) for number, row in rows]
 
