@@ -25,7 +25,7 @@ _FRAGMENT_NAME = re.compile(rf"(?:.*__|.* \()?{FRAGMENT} \d+\)?", re.DOTALL)
 _DESCRIPTORS = """
     MolWt ExactMolWt HeavyAtomMolWt HeavyAtomCount
     MaxPartialCharge MinPartialCharge MaxAbsPartialCharge MinAbsPartialCharge HallKierAlpha
-    Chi0 Chi0n Chi0v Chi1 Chi1n Chi1v Chi2n Chi2v Chi3n Chi3v Kappa1 Kappa2 Kappa3
+    Chi0n Chi0v Chi1n Chi1v Chi2n Chi2v Kappa1 Kappa2
     LabuteASA TPSA MolLogP MolMR FractionCSP3 NHOHCount NOCount NumHAcceptors NumHDonors
     NumHeteroatoms NumRotatableBonds NumAmideBonds RingCount NumAliphaticCarbocycles
     NumAliphaticHeterocycles NumAliphaticRings NumAromaticCarbocycles NumAromaticHeterocycles
