@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, TransformerMixin
 from twinned.exceptions import require_extra
-from twinned.rows.schema import Floats, Indices, column_list, is_table
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_bool, check_choice, check_integer
 
 FRAGMENT = "fragment"  # the names of counts are "fragment 0", "fragment 1", …
@@ -146,17 +146,12 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
     def _note(self, molecules):
         from rdkit.Chem import MolToSmiles
 
-        canonical = ["" if molecule is None else MolToSmiles(molecule) for molecule in molecules]
-        first: dict[str, int] = {}
-        rows = [(row, first.setdefault(smiles, row)) for row, smiles in enumerate(canonical)]
-        repeated = [pair for pair in rows if pair[0] != pair[1] and canonical[pair[0]]]
-        self.salts_: Indices = np.array(
-            [i for i, smiles in enumerate(canonical) if "." in smiles], np.intp
-        )
-        self.duplicates_: Indices = np.array(repeated, np.intp).reshape(-1, 2)
-        self.invalid_: Indices = np.array(
-            [i for i, smiles in enumerate(canonical) if not smiles], np.intp
-        )
+        canonical = np.array(["" if each is None else MolToSmiles(each) for each in molecules], str)
+        _, first, number = np.unique(canonical, return_index=True, return_inverse=True)
+        pairs = np.column_stack([np.arange(len(canonical)), first[number]])
+        self.salts_: Indices = np.flatnonzero(np.char.find(canonical, ".") >= 0)
+        self.duplicates_: Indices = pairs[(pairs[:, 0] != pairs[:, 1]) & (canonical != "")]
+        self.invalid_: Indices = np.flatnonzero(canonical == "")
         self.n_features_in_ = 1
 
     def _compute(self, molecules, index):
@@ -209,11 +204,6 @@ def _single_column(X):
     """The values of a list, an array, a Series or a table with one column."""
     if isinstance(X, str):
         raise ValueError(f"X must be a list of SMILES, not a single one: [{X!r}].")
-    if is_table(X):
-        columns, names = column_list(X)
-        if len(columns) != 1:
-            raise ValueError(f"X has {len(columns)} columns; select that of SMILES, as of {names}.")
-        return list(columns[0])
     values = np.asarray(X, dtype=object)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]

@@ -37,7 +37,6 @@ _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
 _COARSE_STEPS, _FINE_STEPS, _FOLD_STEPS, _WIDE_STEPS = 140, 15, 20, 25
-_COUNT_STEPS = 80  # on at most 500 rows, without gradients
 _COARSE_ROWS, _ROWS_PER_FEATURE, _NARROW_FEATURES = 250, 15, 20
 # Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
@@ -102,11 +101,6 @@ def _seconds_of_process(n: int, p: int, spec: MemberSpec) -> float:
     return gp_seconds(min(n, SIZES[spec.effort].gp_rows // 2), _n_used(p, spec)) + selecting
 
 
-def _seconds_of_counts(n: int, p: int, spec: MemberSpec) -> float:
-    searched, n = min(n, 500), min(n, SIZES[spec.effort].gp_rows)
-    return _COUNT_STEPS * _likelihood_seconds(searched, 1) / 2 + 1e-6 * n**2 + 2.1e-11 * n**3
-
-
 def _seconds_of_tree_twin(n: int, p: int, spec: MemberSpec) -> float:
     sizes, p = TREE_SIZES[spec.effort], min(p, MAX_FEATURES)
     n_pairs = min(sizes.n_pairs(n, p), n * n / 2)
@@ -121,7 +115,7 @@ _FIT_SECONDS: dict[str, Callable[[int, int, MemberSpec], float]] = {
     "ridge": lambda n, p, spec: 8e-9 * n * p**2 + 0.02,
     "gp_matern": _seconds_of_process,
     "gp_rbf": _seconds_of_process,
-    "gp_tanimoto": _seconds_of_counts,
+    "gp_tanimoto": _seconds_of_process,
     "extra_trees": _seconds_of_trees,
     "boosting": _seconds_of_boosting,
     "tree_twin": _seconds_of_tree_twin,
