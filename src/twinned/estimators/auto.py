@@ -18,7 +18,6 @@ from twinned.estimators.blend_attributes import BlendAttributes
 from twinned.estimators.blending.combination import combine_members, with_common_function
 from twinned.estimators.blending.cross_fit import cross_fit
 from twinned.estimators.blending.members import (
-    GP_TANIMOTO,
     CrossFittedMember,
     FitSettings,
     MemberSpec,
@@ -69,11 +68,12 @@ class AutoTwinRegressor(BlendAttributes):
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"`, `"neural_twin"`, and
         `"ridge_power"`, `"gp_matern_power"` and `"gp_rbf_power"`, all of which are `"auto"`.
         Where X has columns of counts with the names `"fragment 0"`, …, as those of
-        `MoleculeFeatures`, `"auto"` has `"gp_tanimoto"`, too, a Gaussian process that adds the
-        Tanimoto kernel of the counts to that of the other columns; `"extra_trees"` has the 100
-        counts that are above 0 in the share of rows nearest to a half, and the other members have
-        none. Those with `_power` transform skewed features and a skewed target; they are fitted
-        where there are some.
+        `MoleculeFeatures`, `"auto"` is `"gp_tanimoto"`, `"extra_trees"` and `"neural_twin"`. The
+        first is a Gaussian process that adds the Tanimoto kernel of the counts to that of the other
+        columns; the second has the 100 counts that are above 0 in the share of rows nearest to a
+        half, and leaves of at least three rows; the other members have no counts. Those with
+        `_power` transform skewed features and a skewed target; they are fitted where there are
+        some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
         that are far behind other members in their first folds are not fitted further, nor are plain
@@ -365,11 +365,9 @@ class AutoTwinRegressor(BlendAttributes):
                 seconds = f"fitted in {member.fit_seconds:.1f} s"
                 _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
 
-        specs = self.check_parameters()
         fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
         fragments = np.setdiff1d(fragments, rows.schema.categorical)
-        if len(fragments) and isinstance(self.members, str):
-            specs = [*specs, *resolve_members([GP_TANIMOTO], self.effort)]
+        specs = resolve_members(self.members, self.effort, has_fragments=len(fragments) > 0)
         return cross_fit(
             specs,
             rows,

@@ -42,9 +42,9 @@ _SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
 _LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
 NETWORK_ANCHORS = 32  # of a neural twin
-# Trees of molecules have the fragments that most evenly divide the rows, and half of the features
-# at each split: cross-validated errors on three sets of molecules are 0.7 to 2.4 % lower so.
-_TREE_FRAGMENTS, _TREE_FEATURES = 100, 0.5
+# Trees of molecules have the fragments that most evenly divide the rows, half of the features at
+# each split, and leaves of several rows: errors on three sets of molecules are lower so.
+_TREE_FRAGMENTS, _TREE_FEATURES, _TREE_LEAF = 100, 0.5, 3
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -276,9 +276,11 @@ def choose_tree_effort(rows: TrainingRows, settings: FitSettings) -> str:
 
 
 def _extra_trees(effort: str, rows: TrainingRows, settings: FitSettings) -> ExtraTreesRegressor:
+    has_fragments = len(settings.fragments) > 0
     return ExtraTreesRegressor(
         SIZES[effort].trees,
-        max_features=_TREE_FEATURES if len(settings.fragments) else 1.0,
+        max_features=_TREE_FEATURES if has_fragments else 1.0,
+        min_samples_leaf=_TREE_LEAF if has_fragments else 1,
         random_state=settings.seed,
     )
 
@@ -330,16 +332,19 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
 }
 for _name in ("ridge", "gp_matern", "gp_rbf"):
     MEMBERS[_name + POWER] = "unscaled", _power(MEMBERS[_name][1])
-# that of fragments is added where there are some
 AUTO = tuple(name for name in MEMBERS if name != GP_TANIMOTO)
+# Of molecules, whose values are often noisy: few members, whose weights depend less on the noise.
+AUTO_OF_MOLECULES = (GP_TANIMOTO, EXTRA_TREES, "neural_twin")
 
 
-def resolve_members(members: object, effort: str) -> list[MemberSpec]:
+def resolve_members(
+    members: object, effort: str, *, has_fragments: bool = False
+) -> list[MemberSpec]:
     """The members of the parameter `members`: "auto", or a list of names and (name, estimator)."""
     check_choice("effort", effort, EFFORTS)
     if is_auto := isinstance(members, str):
         check_choice("members", members, ["auto"], ", or a list of members")
-        members = AUTO
+        members = AUTO_OF_MOLECULES if has_fragments else AUTO
     if not isinstance(members, Iterable):
         raise TypeError(f"members must be 'auto' or a list, not {members!r}.")
     specs = [replace(_resolve(entry, effort), is_optional=is_auto) for entry in members]
