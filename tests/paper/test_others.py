@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.frame import RESULTS
+from paper import larger_ensembles, other_models
 from paper.conclusions import ensembles, neighbors, others
 from paper.conclusions.measured import Measured, NotStudiedError, Status
 from tests.paper.test_conclusions import measured, twin_result
@@ -209,6 +210,31 @@ def test_committed_noise_is_that_of_the_files(data_folder):
     for key in BENCHMARK.axes["dataset"]:
         for name, value in describe_noise(key).items():
             np.testing.assert_allclose(committed.loc[key, name], value, rtol=1e-3, atol=1e-12)
+
+
+def test_a_split_of_another_base_model_gives_its_committed_row(data_folder):
+    runs = pd.read_csv(RESULTS / "other_models.csv").set_index(["base_model", "dataset", "seed"])
+    row = runs.loc["nearest neighbors", "YH", 1]
+    for name, error in other_models.run_split("nearest neighbors", "YH", 1).items():
+        assert error == pytest.approx(row[name], rel=1e-4)
+
+
+def test_larger_ensembles_have_a_row_for_each_size(monkeypatch):
+    def run_twins(batch):
+        assert [(t.dataset, t.split, t.settings["members"]) for t in batch] == [
+            ("YH", 0, 128), ("YH", 1, 128),
+        ]  # fmt: skip
+        for trial in batch:
+            errors = {"1": 1.0 + trial.split, "2": 0.5}
+            yield trial, {"members_one_anchor": errors, "members": {"1": 0.2, "2": 0.1}}
+
+    monkeypatch.setattr(larger_ensembles, "run_twins", run_twins)
+    first, second = larger_ensembles.run_splits([("YH", 0), ("YH", 1)])
+    assert (first[0], second[0]) == (("YH", 0), ("YH", 1))
+    assert second[1] == [
+        {"size": 1, "one_anchor": 2.0, "all_anchors": 0.2},
+        {"size": 2, "one_anchor": 0.5, "all_anchors": 0.1},
+    ]
 
 
 # --- of the tables, beside those that are computed by a slow version in test_checks.py ------------
