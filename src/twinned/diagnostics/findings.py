@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
 
-PAGE = "docs/checks.md"
 WARNING = "warning"  # the other level is "note"
 MIN_ROWS = 20
 _MAX_NAMES = 5
@@ -76,11 +75,6 @@ class Finding:
     def about(self) -> str:
         """Why findings with this code matter."""
         return str(CODES[self.code]["about"])
-
-    @property
-    def link(self) -> str:
-        """The section of the documentation."""
-        return f"{PAGE}#{self.code.lower()}"
 
     def __str__(self) -> str:
         return f"{self.code} {self.title}: {self.message} {self.advice}"

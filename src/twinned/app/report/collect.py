@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 from twinned._version import __version__
 from twinned.app.report.grid import make_grid, summarize_features
-from twinned.diagnostics import CheckResult, Diagnosis, Finding
+from twinned.diagnostics import Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import feature_names
 from twinned.diagnostics.recommendation import NO_PREDICTION
@@ -41,7 +41,6 @@ CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES = 40, 5
 _ROWS_PER_BLOCK = 12  # whose adjustments are computed at once
-_MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _MAX_CURVES, _CURVE_POINTS = 6, 40  # batches whose deviations are drawn, and points of each
 _PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
 
@@ -86,7 +85,7 @@ def collect(
         "leaderboard": leaderboard_content(diagnosis.leaderboard),
         "code": diagnosis.code,
         "batches": batch_content(twin),
-        "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
+        "checks": {key: asdict(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
         "notes": diagnosis.notes,
         "predictions": _predictions(shown, rng),
@@ -163,15 +162,7 @@ def _shown_rows(
 
 def _finding_content(finding: Finding) -> Content:
     about = {"level": finding.level, "title": finding.title, "about": finding.about}
-    return {**asdict(finding), **about, "link": finding.link}
-
-
-def _check_content(check: CheckResult) -> Content:
-    """Return a check without its long lists."""
-    content = {"title": check.title, "model": check.model, "summary": check.summary}
-    items = check.numbers.items()
-    numbers = {name: x for name, x in items if not isinstance(x, list) or len(x) <= _MAX_NUMBERS}
-    return {**content, "numbers": numbers}
+    return {**asdict(finding), **about}
 
 
 def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
