@@ -3,7 +3,7 @@
 Twins as published on the first splits: errors of ensembles of twins that have one random anchor
 for each row each (*one anchor*, the red line), and all anchors (*all anchors*, the green line).
 
-    python -m paper.larger_ensembles    # four minutes of a GPU
+    python -m paper.larger_ensembles    # five minutes of a GPU
 
 Results: `benchmarks/results/larger_ensembles.csv`.
 """

@@ -5,9 +5,9 @@ model is fitted to the rows themselves (*base*), and as a twin: of all pairs wit
 anchors*), with one random anchor for each test row (*one anchor*) and with the 16 nearest ones
 (*nearest anchors*); and of one random partner for each row, with all anchors (*one partner*).
 Settings of the base models are fixed, and nothing is chosen by the results. What counts as an
-answer that holds is in `paper.other_statements.other_models`, and was written before the results.
+answer that holds is in `paper.conclusions.others`, and was written before the results.
 
-    python -m paper.other_models --jobs 4    # twenty minutes of one core in all
+    python -m paper.other_models --jobs 4    # a quarter of an hour of one core in all
 
 Results: `benchmarks/results/other_models.csv`.
 """
