@@ -6,7 +6,7 @@ fitted to these alone (*supervised*); with loops through the other rows in the l
 rows, which are apart. Weights were not chosen by results: 1 is in the middle of those of
 `python -m paper run S`, and the three Λ are those that the paper names.
 
-    python -m benchmarks.labels.relabelled_networks    # four minutes of two cores
+    python -m benchmarks.labels.relabelled_networks    # four minutes
 
 Results: `benchmarks/results/relabelled_networks.csv`; the page of the reproduction has the ratios.
 """
