@@ -291,20 +291,6 @@ def test_exponents_of_the_error_scale_are_the_likeliest():
     assert max(totals, key=lambda exponents: totals[exponents]) == chosen.powers
 
 
-def test_unreliable_rows_do_not_widen_the_error_scale_near_them():
-    x = np.linspace(0.0, 1.0, 120)[:, None]
-    noise = np.random.RandomState(0).choice([-0.1, 0.1], 120)
-    is_outlying = (np.arange(120) % 10 == 0) & (x[:, 0] > 0.5)
-    folds = list(KFold(4, shuffle=True, random_state=0).split(x))
-    parts = x, noise + 5.0 * is_outlying, np.zeros(120), np.ones(120), folds
-    ratio = {}
-    for name, reliability in (("all", None), ("weighed", np.where(is_outlying, 4e-4, 1.0))):
-        errors = HeldOutErrors.of_folds(*parts, reliability=reliability)
-        scales, upper = errors.error_scales("learned", 0)[0], x[errors.rows, 0] > 0.5
-        ratio[name] = scales[upper].mean() / scales[~upper].mean()
-    assert ratio["weighed"] < 1.1 < 2.0 < ratio["all"]
-
-
 def test_categorical_columns_do_not_count_in_distances():
     frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
     assert numeric_columns(frame) == [0, 1]

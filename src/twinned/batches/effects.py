@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from twinned.batches.deviation import Deviation
-from twinned.batches.noise import N_STEPS, NORMAL, log_density, noise_ratio, tail_weight
+from twinned.batches.noise import N_STEPS, log_density, noise_ratio
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.batches import batch_labels, unknown_batches
 from twinned.rows.schema import Floats, Indices
@@ -43,7 +43,7 @@ class HeldOutResiduals(NamedTuple):
     rows: Indices
     codes: Indices
     errors: Floats
-    variance: Floats  # of the errors of rows that are not outlying, in units of those of the batch
+    variance: Floats  # of the errors, in units of those of the batch
     share: Floats  # of the variance that is that of the error of the row
 
     @property
@@ -72,9 +72,7 @@ class BatchEffects:
     weight: Floats  # (known row,); 0 where it is not used
     noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
     common_rows: Floats  # (batch,): rows that the common variance of the errors counts for
-    reliability: Floats  # (known row,): factors of the weights, small for outlying rows
     shrinks: bool
-    tail: float = NORMAL  # degrees of freedom of the t distribution of the errors
     center: float = 0.0  # the mean of the constants
     kind: str = "offset"  # of deviations that are compared
     _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
@@ -88,10 +86,10 @@ class BatchEffects:
             solution = self.solution(int(code))
             used = solution.precision > 1e-9 / self.deviation.noise
             noise = self.deviation.noise / self.weight[solution.rows]
-            ratio = self.noise_ratio[code] / self.reliability[solution.rows]
+            ratio = self.noise_ratio[code]
             errors.append(solution.solved[used] / solution.precision[used])
-            of_deviation = np.maximum(1.0 / solution.precision[used] - (noise * ratio)[used], 0.0)
-            variances.append(of_deviation / self.noise_ratio[code] + noise[used])
+            of_deviation = np.maximum(1.0 / solution.precision[used] - noise[used] * ratio, 0.0)
+            variances.append(of_deviation / ratio + noise[used])
             rows.append(solution.rows[used])
         row, variance = np.concatenate(rows), np.concatenate(variances)
         share = self.deviation.noise / self.weight[row] / variance
@@ -107,27 +105,23 @@ class BatchEffects:
         held_out = self.held_out(self.known_batches)
         result = np.zeros(len(self.codes))
         variances = held_out.variance * self.noise_ratio[held_out.codes]
-        result[held_out.rows] = log_density(held_out.errors**2, variances, self.tail)
+        result[held_out.rows] = log_density(held_out.errors**2, variances)
         return result
 
-    def with_reliability(self, codes: Indices) -> BatchEffects:
-        """With weights of the rows of some batches, and variances of their errors."""
-        if self.tail == NORMAL and np.isinf(self.common_rows[codes]).all():
+    def with_noise_ratios(self, codes: Indices) -> BatchEffects:
+        """With the variances of the errors of some batches that their held-out errors show."""
+        if np.isinf(self.common_rows[codes]).all():
             return self
-        reliability, ratio = self.reliability.copy(), self.noise_ratio.copy()
-        reliability[np.isin(self.codes, codes)] = 1.0
+        ratio = self.noise_ratio.copy()
         ratio[codes] = 1.0
         n = len(ratio)
         codes = np.intersect1d(codes, self.known_batches)
         for _ in range(N_STEPS if len(codes) else 0):
-            candidate = replace(self, reliability=reliability.copy(), noise_ratio=ratio.copy())
-            held_out = candidate.held_out(codes)
-            weight = tail_weight(held_out.squares / ratio[held_out.codes], self.tail)
-            sums = held_out.sum_shares(weight * held_out.squares, n)
+            held_out = replace(self, noise_ratio=ratio.copy()).held_out(codes)
+            sums = held_out.sum_shares(held_out.squares, n)
             counts = held_out.sum_shares(1.0, n)
             ratio[codes] = noise_ratio(sums, counts, self.common_rows)[codes]
-            reliability[held_out.rows] = weight
-        return replace(self, reliability=reliability, noise_ratio=ratio)
+        return replace(self, noise_ratio=ratio)
 
     # --- equations ----------------------------------------------------------------------------
 
@@ -140,7 +134,7 @@ class BatchEffects:
             return self._solutions[code]
         rows = np.flatnonzero((self.codes == code) & (self.weight > 0))
         deviation = self.deviation
-        noise = deviation.noise * self.noise_ratio[code] / (self.weight * self.reliability)[rows]
+        noise = deviation.noise * self.noise_ratio[code] / self.weight[rows]
         scaled = deviation.scaled(self.features[rows])
         residual = self.residual[rows] - self.center
         factor = None
@@ -313,7 +307,7 @@ class BatchEffects:
         of_deviation = held_out.variance * (1.0 - held_out.share) * self.noise_ratio[held_out.codes]
         std[held_out.rows] = np.sqrt(of_deviation)
         codes, n = held_out.codes, len(self.names)
-        squares = self.reliability[held_out.rows] * held_out.squares
+        squares = held_out.squares
         counts = held_out.sum_shares(1.0, n)[codes] - held_out.share
         sums = held_out.sum_shares(squares, n)[codes] - held_out.share * squares
         variance = self.noise_ratio[self.codes]
@@ -355,17 +349,16 @@ class BatchEffects:
             weight=np.append(self.weight, weight),
             noise_ratio=ratio,
             common_rows=np.append(self.common_rows, np.full(n_new, self._new)),
-            reliability=np.append(self.reliability, np.ones(len(codes))),
         )
-        return added.with_reliability(np.unique(codes)), codes
+        return added.with_noise_ratios(np.unique(codes)), codes
 
     def without_last(self, n_rows: int) -> BatchEffects:
         """Without the known rows that were added last."""
         end = len(self.codes) - n_rows
         n_batches = int(self.codes[:end].max()) + 1
         removed = np.unique(self.codes[end:])
-        names = ("features", "codes", "residual", "weight", "reliability")
+        names = ("features", "codes", "residual", "weight")
         of_batches = ("names", "noise_ratio", "common_rows")
         ends = dict.fromkeys(names, end) | dict.fromkeys(of_batches, n_batches)
         first = replace(self, **{name: vars(self)[name][:stop] for name, stop in ends.items()})
-        return first.with_reliability(removed[removed < n_batches])
+        return first.with_noise_ratios(removed[removed < n_batches])

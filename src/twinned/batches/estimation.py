@@ -65,7 +65,6 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         weight=weight,
         noise_ratio=np.ones(len(names)),
         common_rows=np.full(len(names), np.inf),
-        reliability=np.ones(len(y)),
         shrinks=shrinks,
         center=float(np.average(residual, weights=weight)),
         kind=kind,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.special import ndtri
 
 from twinned.batches.effects import BatchEffects
 from twinned.rows.schema import Floats, Indices
@@ -40,7 +40,7 @@ def tabulate_effects(
     table["noise_std"] = effects.within * np.sqrt(effects.noise_ratio)
     held_out = effects.held_out(effects.known_batches)
     std = np.sqrt(held_out.variance) * effects.error_ratio(held_out.codes)
-    is_covered = np.abs(held_out.errors) <= stdtrit(effects.tail, 0.95) * std
+    is_covered = np.abs(held_out.errors) <= ndtri(0.95) * std
     rows = pd.DataFrame({"rmse": held_out.errors**2, "coverage": is_covered})
     means = rows.groupby(held_out.codes).mean().reindex(range(len(table)))
     table["rmse"] = means["rmse"].to_numpy() ** 0.5

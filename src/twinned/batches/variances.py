@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from twinned.batches.deviation import Deviation, variance_between
 from twinned.batches.effects import LOST_FREEDOM, BatchEffects
-from twinned.batches.noise import NORMAL, fit_noise
+from twinned.batches.noise import fit_noise
 
 _MAX_ROWS = 1000  # of a batch, by which a deviation that is no constant is known
 _NOISE_FACTORS = (-5.0, 4.0)  # logarithms, of the variance of the errors
@@ -46,13 +46,11 @@ def _fit(known: BatchEffects, deviation: Deviation) -> BatchEffects:
         weight=weight,
         noise_ratio=np.ones(len(known.names)),
         common_rows=np.full(len(known.names), np.inf),
-        reliability=np.ones(len(weight)),
-        tail=NORMAL,
     )
     effects = _with_noise(_with_errors(effects))
-    if effects.tail != NORMAL or np.isfinite(effects.common_rows).any():
-        effects = _with_errors(effects)  # by rows with other weights
-    return with_uncertainty(effects).with_reliability(effects.known_batches)
+    if np.isfinite(effects.common_rows).any():
+        effects = _with_errors(effects)  # by rows with other variances
+    return with_uncertainty(effects).with_noise_ratios(effects.known_batches)
 
 
 def _with_errors(effects: BatchEffects) -> BatchEffects:
@@ -77,7 +75,7 @@ def _with_errors(effects: BatchEffects) -> BatchEffects:
 def _variance_within(effects: BatchEffects) -> float:
     """Of residuals within batches of several rows."""
     codes, residual = effects.codes, effects.residual
-    weight = effects.weight * effects.reliability / effects.noise_ratio[codes]
+    weight = effects.weight / effects.noise_ratio[codes]
     sums = np.bincount(codes, weight)
     means = np.bincount(codes, weight * residual) / np.maximum(sums, 1e-300)
     centered = residual - means[codes]
@@ -102,16 +100,15 @@ def _with_error_variance(effects: BatchEffects, noise: float) -> BatchEffects:
 
 
 def _with_noise(effects: BatchEffects) -> BatchEffects:
-    """With tails, and with variances of the errors of batches, if held-out errors show them."""
+    """With variances of the errors that differ between batches, if held-out errors show them."""
     held_out = effects.held_out(effects.known_batches)
-    tail, common_rows, unit = fit_noise(held_out.squares, held_out.codes, held_out.share)
+    common_rows, unit = fit_noise(held_out.squares, held_out.codes, held_out.share)
     effects = replace(
         effects,
         deviation=replace(effects.deviation, noise=effects.deviation.noise * unit),
-        tail=tail,
         common_rows=np.full(len(effects.names), common_rows),
     )
-    return effects.with_reliability(effects.known_batches)
+    return effects.with_noise_ratios(effects.known_batches)
 
 
 def with_uncertainty(effects: BatchEffects) -> BatchEffects:

@@ -46,7 +46,6 @@ class HeldOutErrors:
     # the fold; None where intervals are not widened
     process_std: Floats | None = None
     amplitude: float = np.inf  # standard deviation of this process, in units of y
-    reliability: Floats | None = None  # (row,): weights of the squares of errors in the error scale
 
     @classmethod
     def of_folds(
@@ -60,7 +59,6 @@ class HeldOutErrors:
         y_std: Floats | None = None,
         fitted: FittedTwin | None = None,
         encoded: Floats | None = None,
-        reliability: Floats | None = None,
     ) -> Self:
         """From out-of-fold predictions of a table.
 
@@ -80,9 +78,6 @@ class HeldOutErrors:
         encoded : ndarray of shape (n, n_encoded), default=None
             Encoded features, for a twin. By them, or else by the numeric columns of X, the part of
             errors is estimated that `y_std` does not explain.
-        reliability : ndarray of shape (n,), default=None
-            Weights of the squares of errors, small for outlying rows, so that the error scale near
-            these is not theirs; None is 1 for all.
         """
         features, floors = [], []
         categorical: list[int] = [] if fitted is None else fitted.schema.categorical
@@ -113,7 +108,6 @@ class HeldOutErrors:
             expected=expected,
             process_std=None if process_std is None else process_std[rows],
             amplitude=amplitude,
-            reliability=None if reliability is None else reliability[rows],
         )
 
     def error_scales(self, width: str, random_state: object) -> tuple[Floats, ErrorScale]:
@@ -174,8 +168,6 @@ class HeldOutErrors:
         largest_std = None
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
-        if self.reliability is not None:
-            sizes = sizes * np.sqrt(self.reliability)
         if self.process_std is not None and width == "learned":
             typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
             unit = max(_LEAST_STD, float(np.median(self.process_std)), typical)

@@ -281,7 +281,7 @@ def update_effects(
     known = replace(first, features=features, codes=codes, residual=residual, weight=weight)
     batches = estimate_effects(known)
     batches = replace(batches, residual=residual - excess)
-    batches = batches.with_reliability(batches.known_batches)
+    batches = batches.with_noise_ratios(batches.known_batches)
     # relative to the first ones, so that predictions are not changed as a whole
     change = batches.of_rows(features, codes)[0] - before
     shift = float(np.average(change, weights=anchors.weight))

@@ -162,7 +162,6 @@ def _calibrate(
         y_std=fitted.anchors.y_std,
         fitted=fitted,
         encoded=fitted.anchors.features,
-        reliability=None if fitted.batches is None else fitted.batches.reliability,
     )
     return errors.calibrate("learned", seed, np.arange(len(fitted.anchors)))
 
