@@ -319,8 +319,8 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
         details.append(f"**{number}.** “{conclusion.quote}” ({conclusion.source}).{note}\n")
         studies = sorted(set().union(*(outcome.studies for outcome in own.values())))
         check = f"{conclusion.check.__module__}.{conclusion.check.__name__}"
-        read = ", ".join(studies) or "none"
-        details.append(f"Check: `{check}`; reads: {read}.\n")
+        read, tests = ", ".join(studies) or "none", _tests_of(conclusion.check.__name__)
+        details.append(f"Check: `{check}`; tests: {tests}; reads: {read}.\n")
         for variant in VARIANTS:
             outcome = own[variant]
             details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
@@ -339,6 +339,13 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
             f"{status}: {counts[status]}" for status in Status if counts[status]
         )
     return values
+
+
+def _tests_of(check: str) -> str:
+    """The test files that name a check."""
+    files = sorted((ROOT / "tests" / "paper").glob("test_*.py"))
+    named = re.compile(rf'[."]{check}\b')
+    return ", ".join(f"`{path.name}`" for path in files if named.search(path.read_text("utf-8")))
 
 
 def _statement_rows(numbers: dict[str, int]) -> list[str]:

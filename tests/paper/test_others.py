@@ -266,3 +266,19 @@ def test_two_formulas_are_among_the_first_gains(first, status):
         "plain-networks": [({}, {"members": {"1": 1.0, "32": 1.0}})],
     }
     assert ensembles.deterministic_sets_gain_most(measured(results)).status == status
+
+
+@pytest.mark.parametrize(
+    ("gains", "status"),
+    [({"TF": 0.6, "YH": 0.2, "RCL": 0.2}, HOLDS), ({"TF": 0.3, "YH": 0.2, "RCL": 0.2}, IN_PART),
+     ({"TF": 0.6, "YH": 0.7, "RCL": 0.2}, IN_PART), ({"YH": 0.6}, FAILS)],
+)  # fmt: skip
+def test_three_large_margins_of_which_that_of_tf_is_largest(gains, status):
+    def nearest(key):
+        return {"test": 1 - gains.get(key, 0.0), "validation": 1.0}
+
+    results = {
+        "twin-networks": [({}, twin_result(one=1.0))],
+        "paired-networks": [({"pairs": "nearest", "partners": 1}, nearest)],
+    }
+    assert neighbors.large_margins(measured(results)).status == status
