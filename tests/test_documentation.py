@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import kstwo
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
@@ -405,6 +406,8 @@ def test_figures_of_applicability_match_the_results():
 
 
 def test_coverage_outside_matches_the_results():
+    from benchmarks.intervals.outside import pit_distances
+
     runs = pd.read_csv(ROOT / "benchmarks/results/outside.csv")
     runs["rows"] = runs["rows"].str.split(",").str[0]
     runs["chosen"] = runs["dataset"].isin(["waves", "growth", "friedman"])
@@ -429,9 +432,15 @@ def test_coverage_outside_matches_the_results():
         ratio = after["rmse"] / after["median"]
         assert f"| {dataset} | {' | '.join(shown)} | {ratio:.2f} |" in text
     levels = ["coverage_80", "coverage_90", "coverage_95"]
-    unseen = runs[runs["kind"] == "unseen"].groupby("dataset")[levels].mean()
+    of_kind = runs[runs["kind"] == "unseen"]
+    unseen = of_kind.groupby("dataset")[levels].mean()
     shown = [f"{100 * value:.1f}" for value in unseen.mean()]
     assert f"cover {shown[0]}, {shown[1]} and {shown[2]} % (`benchmarks/results/outside.md`" in text
+    distances, numbers = pit_distances(of_kind)
+    share = f"at most 0.05 on {(distances <= 0.05).sum()} of {len(distances)} tables"
+    uniform = f"on {kstwo.cdf(0.05, numbers.to_numpy()).sum():.1f} of them"
+    assert share in text
+    assert uniform in text
     optima = runs[runs["kind"] == "optimum"].groupby("version")["coverage_90"].mean()
     text = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert f"{100 * optima['after']:.0f} % of the true values" in text

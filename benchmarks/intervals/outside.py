@@ -33,7 +33,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy.stats import kstest, spearmanr
+from scipy.stats import kstest, kstwo, spearmanr
 from sklearn.datasets import load_diabetes
 
 from benchmarks import frame
@@ -48,6 +48,7 @@ from twinned.search.forward import ForwardModel
 MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting:fast"]
 LEVELS, FARTHEST = (0.8, 0.9, 0.95), (0.15, 0.5, 2.0)
 N_FUNCTION, N_REAL, N_TEST, N_FEATURES = 160, 300, 100, 6
+LARGEST_DISTANCE = 0.05  # of the distribution of `pit` from the uniform one
 COLUMNS = [
     "version", "kind", "dataset", "seed", "rows", "n",
     *(f"coverage_{100 * p:g}:.4f" for p in LEVELS),
@@ -262,6 +263,24 @@ def _coverages(means):
     return ", ".join(f"{100 * means[f'coverage_{100 * p:g}']:.1f}" for p in LEVELS)
 
 
+def pit_distances(runs):
+    """Distances of `pit` from uniform values by table, and their numbers, of all seeds."""
+    pit = runs.groupby("dataset", sort=False)["pit"].apply(
+        lambda texts: np.array(" ".join(texts).split(), float)
+    )
+    return pit.map(lambda values: kstest(values, "uniform").statistic), pit.map(len)
+
+
+def pit_summary(distances, numbers):
+    """The sentence on how many distances are small, and how many would be of uniform values."""
+    expected = kstwo.cdf(LARGEST_DISTANCE, numbers.to_numpy()).sum()
+    return (
+        f"The distance is at most {LARGEST_DISTANCE:g} on {(distances <= LARGEST_DISTANCE).sum()} "
+        f"of {len(numbers)} tables; with as many independent uniform values it would be so on "
+        f"{expected:.1f} of them on average, by chance."
+    )
+
+
 def summary(runs):
     """Return the lines of the Markdown file."""
     lines = [
@@ -291,15 +310,15 @@ def summary(runs):
             if kind == "missing":
                 shown.append(f"{last['rmse'] / last['median']:.3f}")
             if kind == "unseen":
-                values_of_table = of_kind.loc[of_kind["dataset"] == key[0], "pit"]
-                pit = np.array(" ".join(values_of_table).split(), float)
-                distance, expected = kstest(pit, "uniform").statistic, 0.87 / len(pit) ** 0.5
-                shown.append(f"{distance:.3f}, {expected:.3f}")
+                distances, numbers = pit_distances(of_kind)
+                shown.append(f"{distances[key[0]]:.3f}, {0.87 / numbers[key[0]] ** 0.5:.3f}")
             cells.append([*key, *shown])
         header = ["table", "rows", "before", "after", "width", "rmse", "nll: before, after"]
         header += ["rmse / by median"] * (kind == "missing")
         header += ["distance of PIT, of as many uniform values"] * (kind == "unseen")
         lines += ["", f"## {kind}", "", *frame.markdown_table(header, cells)]
+        if kind == "unseen":
+            lines += ["", pit_summary(*pit_distances(of_kind))]
     return lines
 
 
