@@ -173,12 +173,7 @@ def _prediction_rows(records: RecordsByStudy, kind: str, name: str | None = None
 
 def figure_d(records: RecordsByStudy) -> Panels:
     """Nearest neighbors as anchors, and as pairs too."""
-    panels = Panels(
-        _datasets(records),
-        "Nearest-neighbor pairing",
-        "neighbors",
-        "test RMSE",
-    )
+    panels = Panels(_datasets(records), "Nearest-neighbor pairing", "neighbors", "test RMSE")
     _draw_neighbor_curves(panels, records)
     panels.draw_published("T3", "nn_inference", BLUE)
     panels.draw_published("T3", "nn_train_and_inference", ORANGE)

@@ -106,11 +106,7 @@ def forest_error(trial: Trial, name: str, parameters: dict[str, Any]) -> float:
     if name != "rf":
         features = "concat" if name == METHODS[-1] else "concat+difference"
         model = TwinRegressor(
-            model,
-            pairs="all",
-            symmetric=False,
-            pair_features=features,
-            random_state=trial.split,
+            model, pairs="all", symmetric=False, pair_features=features, random_state=trial.split
         )
     return rmse(model.fit(*train).predict(X_test), y_test)
 

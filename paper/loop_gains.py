@@ -37,10 +37,7 @@ def loop_gain_values(found: list[Record]) -> dict[str, str]:
         rows.append([*row, _percent(over_retrained), f"{printed:g}"])
         n_lower += int(gain > 0)
     header = ["", "Λ", "gain, %", "over Λ = 0, %", "printed gain, %"]
-    return {
-        "loop_gains": "\n".join(markdown_table(header, rows)),
-        "loop_gain_sets": str(n_lower),
-    }
+    return {"loop_gains": "\n".join(markdown_table(header, rows)), "loop_gain_sets": str(n_lower)}
 
 
 def _percent(share: float) -> str:
