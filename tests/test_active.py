@@ -156,23 +156,10 @@ def test_a_batch_equals_a_slow_greedy_selection(rng):
     np.testing.assert_array_equal(select_batch(score, pool, known, 9, 1.0), expected)
 
 
-def test_the_learned_metric_ignores_irrelevant_features(rng):
-    X = rng.uniform(-1, 1, (60, 2))
-    twin = TwinRegressor(Ridge()).fit(X, np.sin(3 * X[:, 0]))
-    # the first is far from the known points by the irrelevant feature, the second by the relevant
-    pool = np.array([[0.0, 2.0], [1.9, 0.0], [0.0, 0.0]])
-    metric = twin.fitted_.anchors.metric
-    assert metric.scale[0] > metric.scale[1]
-    assert select_batch(np.ones(3), pool, X, 3, 1.0, metric)[0] == 1
-    assert query(twin, pool, 3, diversity=50.0, metric="learned")[0] == 1
-    with pytest.raises(ValueError, match="metric must be one of"):
-        query(twin, pool, 1, metric="cosine")
-
-
 def test_pending_rows_count_as_selected():
     twin = fitted()
-    rows = query(twin, X[POOL], 3, metric="learned")
-    after = query(twin, X[POOL], 1, metric="learned", pending=X[POOL][rows[:2]])
+    rows = query(twin, X[POOL], 3)
+    after = query(twin, X[POOL], 1, pending=X[POOL][rows[:2]])
     assert after.tolist() == [rows[2]]
 
 

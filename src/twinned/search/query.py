@@ -29,7 +29,7 @@ from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import warn_without_batch
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
+from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, check_choice, check_integer, check_real
@@ -48,7 +48,6 @@ def query(
     *,
     strategy: str = UNCERTAINTY,
     diversity: float = 1.0,
-    metric: str = "euclidean",
     maximize: bool = True,
     pending: ArrayLike | None = None,
     best: float | None = None,
@@ -72,11 +71,8 @@ def query(
         on the best known one, one after the other; or `"thompson"`, the best row of each of n joint
         samples. Both select no row that is an anchor or pending.
     diversity : float, default=1.0
-        Power of the distance to labelled, pending and selected rows; 0 selects the n largest
-        standard deviations. Only for `"uncertainty"`.
-    metric : {"euclidean", "learned"}, default="euclidean"
-        Metric of these distances: Euclidean on standardized features, or the learned metric of the
-        twin, in which irrelevant features count little.
+        Power of the distance to labelled, pending and selected rows, Euclidean on standardized
+        features; 0 selects the n largest standard deviations. Only for `"uncertainty"`.
     maximize : bool, default=True
         Whether the largest y is the best, or the smallest. Only for strategies to find it.
     pending : table or array of shape (n_pending, n_features), default=None
@@ -135,10 +131,7 @@ def query(
         with limit_threads(twin.n_jobs):
             return search.select(is_new, n, strategy, check_random_state(random_state))
     power = _check_diversity(diversity)
-    check_choice("metric", metric, ["euclidean", LEARNED])
-    score = _uncertainty(fitted, rows, batch)
-    learned = fitted.anchors.metric if metric == LEARNED and power else None
-    return select_batch(score, features, measured, n, power, learned)
+    return select_batch(_uncertainty(fitted, rows, batch), features, measured, n, power)
 
 
 def _check_diversity(diversity: float) -> float:
@@ -158,17 +151,11 @@ def _uncertainty(fitted: FittedTwin, rows: Floats, batch: str | None) -> Floats:
 
 
 def select_batch(
-    score: Floats,
-    pool: Floats,
-    measured: Floats,
-    n: int,
-    diversity: float,
-    learned: LearnedMetric | None = None,
+    score: Floats, pool: Floats, measured: Floats, n: int, diversity: float
 ) -> Indices:
     """Return n rows of `pool`, greedily by score × gap ** diversity.
 
-    Features are standardized, unless a learned metric scales them; a missing value counts as the
-    mean.
+    Features are standardized; a missing value counts as the mean.
 
     >>> pool, measured = np.array([[0.0], [0.1], [9.0]]), np.array([[4.0]])
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=0.0)
@@ -176,8 +163,8 @@ def select_batch(
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=1.0)
     array([2, 1])
     """
-    metric = learned or StandardScaling.fit(np.concatenate([pool, measured]))
-    pool, measured = metric.transform(pool), metric.transform(measured)
+    scaling = StandardScaling.fit(np.concatenate([pool, measured]))
+    pool, measured = scaling.transform(pool), scaling.transform(measured)
     gap = NeighborIndex(measured).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     selected: list[int] = []
     for _ in range(n):
