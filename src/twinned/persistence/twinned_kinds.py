@@ -36,6 +36,7 @@ _COVARIANCE_BYTES, _INDICATOR_BYTES = 16, 32
 
 
 def _check_table(table: TableSchema, at: At) -> None:
+    """Raise for categories and indicators that no fit makes."""
     for kind, known, n in zip(table.kinds, table.categories, table.n_indicators, strict=True):
         at.ensure(len(set(known)) == len(known), "has a category twice")
         at.ensure(n <= (len(known) if kind == CATEGORICAL else 1), f"has {n} indicators")
@@ -112,8 +113,8 @@ def _set_twin(
 @builder("TwinRegressor")
 def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
-    dtype = np.dtype(state["_pair_dtype"])
-    anchors = _build_anchors(twin, state | {"_pair_dtype": dtype}, at)
+    state["_pair_dtype"] = dtype = np.dtype(state["_pair_dtype"])
+    anchors = _build_anchors(twin, state, at)
     table = anchors.schema
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_
@@ -125,7 +126,7 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
         symmetric=twin.symmetric,
         cache_bytes=cache_bytes(twin.memory_limit),
     )
-    _set_twin(twin, state | {"_pair_dtype": dtype}, anchors, model, at)
+    _set_twin(twin, state, anchors, model, at)
     width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
     anchor = table.to_rows(anchors.matrix[:1])
