@@ -57,9 +57,7 @@ def summary(runs):
         "`python -m benchmarks.accuracy.cost_accuracy`. The networks of the blends before were "
         "trained on a GPU, so that their seconds are no comparison. Of the default twin, EE, RCL, "
         "TF, WSB and YH, which have little noise, were measured before the last change of its "
-        "sizes for noisy tables. Of the blend, the second splits of the nine sets and the tables "
-        "beside Ishigami, borehole, circuit, mpg, piston and reaction yield were measured before "
-        "the last changes of its processes and networks.",
+        "sizes for noisy tables.",
     ]
     for model, title in (("twin", "The default twin"), ("blend", "The blend")):
         table = summary_of_model(runs[runs["model"] == model], model == "blend")
