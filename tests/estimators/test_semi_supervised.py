@@ -97,12 +97,6 @@ def test_closed_loops_become_consistent():
     np.testing.assert_allclose(overshooting[1], 2 * overshooting[0], rtol=1e-6)
 
 
-def test_symmetric_changes_the_sums_around_loops():
-    raw = SemiSupervisedTwinRegressor(tree(symmetric=True), random_state=0).fit(X, KNOWN)
-    other = clone(raw).set_params(symmetric=True).fit(X, KNOWN)
-    assert raw.loop_inconsistency_[0] != other.loop_inconsistency_[0]
-
-
 def test_a_growing_inconsistency_is_a_warning():
     flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
     semi = SemiSupervisedTwinRegressor(
@@ -170,7 +164,6 @@ def test_saving(tmp_path, kind):
         ({"loop_weight": -1.0}, "loop_weight must not be negative, but is -1.0"),
         ({"n_loops": 0}, "n_loops"),
         ({"n_rounds": 0}, "n_rounds must be"),
-        ({"symmetric": "yes"}, "symmetric must be"),
         ({"twin": Ridge()}, "twin must be a TwinRegressor or a neural twin, not Ridge"),
     ],
 )

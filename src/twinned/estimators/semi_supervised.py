@@ -32,7 +32,6 @@ from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.validation import (
-    check_bool,
     check_integer,
     check_real,
     check_sample_weight,
@@ -97,9 +96,6 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     n_rounds : int, default=1
         Number of times that loops are relabelled and the twin is fitted again; the paper found more
         than one unstable for Λ above 1/3.
-    symmetric : bool, default=False
-        Sum ½F(a, b) − ½F(b, a) around the loops, instead of F(a, b) as in algorithm 1. Networks
-        always do.
     n_jobs : int or None, default=None
         Number of threads of the twin, where it has none of its own.
     random_state : int, RandomState or None, default=None
@@ -136,7 +132,6 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     loop_weight: float = 1.0
     n_loops: int | None = None
     n_rounds: int = 1
-    symmetric: bool = False
     n_jobs: int | None = None
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
@@ -204,7 +199,6 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         """Raise for invalid parameters."""
         if check_real("loop_weight", self.loop_weight) < 0:
             raise ValueError(f"loop_weight must not be negative, but is {self.loop_weight!r}.")
-        check_bool("symmetric", self.symmetric)
         check_integer("n_rounds", self.n_rounds)
         if self.n_loops is not None:
             check_integer("n_loops", self.n_loops)
@@ -238,9 +232,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             if number:
                 twin.refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
             fitted = twin.fitted_
-            if isinstance(twin, TwinRegressor):  # networks are antisymmetric
-                model = replace(fitted.model, symmetric=self.symmetric)
-                fitted = replace(fitted, model=model)
+            if isinstance(twin, TwinRegressor):  # F(a, b) itself, as in algorithm 1
+                fitted = replace(fitted, model=replace(fitted.model, symmetric=False))
             sides = [fitted.predict_difference(*side)[0] for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
