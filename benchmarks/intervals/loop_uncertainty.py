@@ -5,7 +5,7 @@ rows, the rank correlation (Spearman) of the absolute error with the standard de
 anchors (*spread*), and with the mean |F(x, a) + F(a, b) + F(b, x)| over 16 pairs of anchors
 (*loops*).
 
-    python -m benchmarks.intervals.loop_uncertainty             # two minutes of one core
+    python -m benchmarks.intervals.loop_uncertainty             # five minutes of one core
 
 Results: `benchmarks/results/loop_uncertainty.csv` and `.md`.
 """
@@ -20,7 +20,7 @@ from paper.loop_relabelling import searched_on_splits
 from twinned import TwinRegressor
 from twinned.datasets import KEYS
 
-N_SPLITS, N_LOOPS = 2, 16
+N_SPLITS, N_LOOPS = 5, 16
 COLUMNS = ["dataset", "seed", "spread:.4g", "loops:.4g"]
 
 
