@@ -116,7 +116,7 @@ def test_invalid_stored_intervals_raise(change, tmp_path):
     stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std")
     fitted = stored.fitted_
     stored = stored.with_fitted(replace(fitted, calibration=replace(fitted.calibration, **change)))
-    with pytest.raises(IntegrityError, match="cannot be saved: model/intervals_"):
+    with pytest.raises(IntegrityError, match="cannot be saved: model/calibration"):
         save(stored, tmp_path / "m.twin")
 
 
