@@ -15,7 +15,7 @@ from paper.records import LABELS, NOT_RECORDED, ON_PROCESSOR, Record, Records, o
 from twinned.models.neural.parameters import EFFORTS
 
 # Of branches that are not part of the history of this repository.
-OTHER_COMMITS = ("12c6b3d7c106", "3db1afe7e55e", "4ea6d67f07aa", "74b108157912")
+OTHER_COMMITS = ("12c6b3d7c106", "4ea6d67f07aa", "74b108157912")
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
     "twin-networks": f"twin networks, {N_MEMBERS} a split",
