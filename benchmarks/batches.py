@@ -230,7 +230,8 @@ class BatchProcess:
     def fit(self, X, y, batch):
         self.columns_ = pd.get_dummies(X, dtype=float).columns
         rows = self._numbers(X)
-        self.center_, self.scale_ = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-9)
+        self.center_, self.scale_ = rows.mean(axis=0), rows.std(axis=0)
+        self.scale_[self.scale_ < 1e-9] = 1.0  # a category that no training row has
         self.mean_, self.std_ = y.mean(), y.std()
         self.known_ = self._standardized(X), (y - self.mean_) / self.std_, batch
         n_features = rows.shape[1]

@@ -195,7 +195,8 @@ class SlopesProcess(BatchProcess):
         self.columns_ = pd.get_dummies(X, dtype=float).columns
         rows = self._numbers(X)
         self.center_ = rows.mean(axis=0)
-        self.scale_ = np.maximum(rows.std(axis=0), 1e-9)
+        self.scale_ = rows.std(axis=0)
+        self.scale_[self.scale_ < 1e-9] = 1.0  # a category that no training row has
         self.mean_ = y.mean()
         self.std_ = y.std()
         self.known_ = self._standardized(X), (y - self.mean_) / self.std_, batch
