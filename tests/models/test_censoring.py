@@ -8,7 +8,7 @@ from scipy.integrate import quad
 
 from twinned.estimators.target import bound_arguments
 from twinned.fitted.target import TargetTransform
-from twinned.models.imputation import truncated_moments
+from twinned.models.censored_values import truncated_moments
 from twinned.rows.training import TargetBounds, validate_bounds
 
 NAN, INF = np.nan, np.inf

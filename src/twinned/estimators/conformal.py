@@ -199,8 +199,7 @@ def cross_conformal(
 
     Returns
     -------
-    The model of all rows with the calibration, as by `conformal`. Adding anchors to a twin discards
-    it.
+    The model of all rows with the calibration, as by `conformal`.
 
     Examples
     --------

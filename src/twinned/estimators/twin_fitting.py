@@ -25,7 +25,7 @@ from twinned.models.base_estimator import (
     TreeSizes,
     make_base_estimator,
 )
-from twinned.models.imputation import impute_target
+from twinned.models.censored_values import impute_target
 from twinned.models.learned_metric import learn_metric
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import MemoryBudget, parse_memory_limit

@@ -9,7 +9,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from twinned.fitted.applicability import ApplicabilityDomain
-from twinned.fitted.known_values import Completion, Mask
+from twinned.fitted.known_values import Mask
+from twinned.fitted.missing_values import NeighborImputer
 from twinned.fitted.sampling import MetricProcess
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows
@@ -138,9 +139,9 @@ class Anchors(TrainingRows):
         return np.all(~np.isnan(self.matrix), axis=0)
 
     @cached_property
-    def completion(self) -> Completion:
+    def imputer(self) -> NeighborImputer:
         """Values for rows that miss those of features that every anchor has."""
-        return Completion(self.matrix, self.features, self.metric, self.schema)
+        return NeighborImputer(self.matrix, self.features, self.metric, self.schema)
 
     @cached_property
     def equal_rows(self) -> EqualRows:

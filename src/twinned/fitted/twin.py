@@ -124,8 +124,8 @@ class FittedTwin:
         values = np.empty((len(incomplete), n, matrix.shape[1]))
         for rows in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
             features = self.queries(incomplete[rows]).encode().features
-            completion = self.anchors.completion
-            values[rows] = completion.complete(incomplete[rows], features, missing[rows], n)
+            imputer = self.anchors.imputer
+            values[rows] = imputer.complete(incomplete[rows], features, missing[rows], n)
         completed[np.repeat(is_incomplete, counts)] = values.reshape(-1, matrix.shape[1])
         return self.queries(completed), np.cumsum(counts) - counts
 
@@ -136,7 +136,7 @@ class FittedTwin:
         incomplete = np.flatnonzero(self.find_incomplete(queries))
         for block in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
             matrix = queries.matrix[incomplete[block]]
-            completed, _ = self.complete(matrix, self.anchors.completion.n_values)
+            completed, _ = self.complete(matrix, self.anchors.imputer.n_values)
             yield incomplete[block], Prediction(self, completed, calibration)
 
     def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
@@ -358,7 +358,7 @@ class FittedTwin:
             results: list[Result] = []
             complete = queries
             if is_incomplete.any():
-                per_block = max(1, per_block // self.anchors.completion.n_values)
+                per_block = max(1, per_block // self.anchors.imputer.n_values)
                 complete = replace(queries, matrix=self.complete(queries.matrix, 1)[0].matrix)
             offset = np.zeros(n_queries) if queries.offset is None else queries.offset
             for searched in row_blocks(n_queries, per_search):
@@ -368,7 +368,7 @@ class FittedTwin:
                     block = slice(start + rows.start, start + rows.stop)
                     completed, starts = None, np.empty(0, dtype=np.intp)
                     if is_incomplete[block].any():
-                        n_values = self.anchors.completion.n_values
+                        n_values = self.anchors.imputer.n_values
                         completed, starts = self.complete(queries.matrix[block], n_values)
                     return function(
                         QueryBlock(

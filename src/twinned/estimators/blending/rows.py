@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from twinned.models.imputation import Imputation, impute_target
+from twinned.models.censored_values import Imputation, impute_target
 from twinned.rows.folds import distinct_rows, draw_folds, encode_groups, equal_features, given_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows

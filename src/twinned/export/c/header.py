@@ -35,7 +35,7 @@ class IntervalTable(NamedTuple):
         if calibration is None:
             return None
         scale = calibration.scale
-        if scale.width == "learned" or scale.y_std is not None:
+        if scale.width not in ("std", "constant") or scale.y_std is not None:
             return None
         ends = np.full((len(PERCENTS), 2), [-np.inf, np.inf])
         for i, percent in enumerate(PERCENTS):

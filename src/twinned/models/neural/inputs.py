@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.imputation import finite_bounds
+from twinned.models.censored_values import finite_bounds
 from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.neural.parameters import NetworkOptions
 from twinned.models.wide_tables import distinct_features, important_features

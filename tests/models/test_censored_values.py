@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinned.models.imputation import expected_within, finite_bounds, impute_target
+from twinned.models.censored_values import expected_within, finite_bounds, impute_target
 from twinned.rows.training import TargetBounds
 
 INF = np.inf
@@ -143,8 +143,8 @@ def test_a_similar_imputation_gives_nearly_the_same_values(rng):
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_more_rows_than_a_block_are_all_imputed(rng, monkeypatch, missing):
-    monkeypatch.setattr("twinned.models.imputation._BLOCK", 7)
-    monkeypatch.setattr("twinned.models.imputation._MAX_KNOWN", 30)
+    monkeypatch.setattr("twinned.models.censored_values._BLOCK", 7)
+    monkeypatch.setattr("twinned.models.censored_values._MAX_KNOWN", 30)
     X = rng.uniform(-1, 1, (90, 1))
     y = X[:, 0].copy()
     if missing:
