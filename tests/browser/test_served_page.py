@@ -61,7 +61,7 @@ def page(open_page, address):
 def wait_until(page, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(page, 10).until(lambda _: condition())
+    return WebDriverWait(page, 30).until(lambda _: condition())
 
 
 def text_of(page, element_id):
