@@ -29,12 +29,13 @@ PROFILE = {
     "suppress_health_check": list(hypothesis.HealthCheck),
     "database": None,
 }
-hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
+hypothesis.settings.register_profile("random", print_blob=True, max_examples=40, **PROFILE)
 hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=10, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
     """Do once what costs time in each test.
 
     Objects of libraries are kept out of the search for garbage, and the names of the parameters of
@@ -42,9 +43,12 @@ def pytest_collection_finish():
     """
     from sklearn.base import BaseEstimator
 
-    gc.collect()
-    gc.freeze()
     BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
+    gc.disable()
+    result = yield
+    gc.enable()
+    gc.freeze()
+    return result
 
 
 @pytest.fixture
@@ -97,6 +101,7 @@ def use_small_defaults(patch, is_quick):
 def use_smaller_defaults(patch):
     from twinned.estimators.blending.members import SIZES
 
+    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
     patch.setattr("twinned.models.marginal_likelihood._COARSE_ROWS", 40)
     patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 3)
     patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)

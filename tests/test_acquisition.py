@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -27,7 +27,6 @@ def twin():
 
 
 @given(st.floats(-5, 8), st.floats(0.1, 10), st.floats(-3, 3))
-@settings(deadline=None, max_examples=30)
 def test_expected_improvement_is_the_integral(z, std, best):
     mean = best + z * std
     expected, _ = quad(
@@ -49,7 +48,6 @@ def test_small_improvements_are_ordered():
 
 
 @given(st.integers(0, 10_000))
-@settings(deadline=None, max_examples=20)
 def test_a_batch_is_the_greedy_choice(seed):
     rng = np.random.RandomState(seed)
     samples, reached = rng.normal(size=(6, 5)), rng.normal(size=6)

@@ -82,6 +82,7 @@ def empty_folder(tmp_path, monkeypatch):
 
 # The code of these pages fits several models with the shipped defaults.
 LONG_PAGES = {
+    "batches.md",
     "getting-started.md",
     "inverse.md",
     "trees-or-networks.md",

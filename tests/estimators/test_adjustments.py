@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import LinearRegression, Ridge
@@ -52,7 +52,6 @@ def test_up_to_seven_features_equal_the_mean_over_all_orders(seed, n_features):
 
 
 @given(st.integers(0, 1000), st.integers(1, 40))
-@settings(max_examples=30)
 def test_adjustments_add_up(seed, n_features):
     rng = np.random.RandomState(seed)
     queries, anchors = rng.normal(size=(2, 6, n_features)) * 0.5

@@ -538,6 +538,7 @@ def test_the_error_of_an_offset_is_the_same_for_rows_with_little_noise():
     np.testing.assert_allclose(*of_rows, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_known_rows_with_little_noise_count_more_for_a_new_batch(shipped_defaults):
     X, y, batch, _ = make_table(400, noise=0.0)
     y = y + np.random.RandomState(0).normal(size=400) * np.where(X[:, 0] > 0, 1.0, 0.1)

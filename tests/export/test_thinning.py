@@ -73,7 +73,9 @@ def test_weights_minimize_the_penalized_error(seed, shrinkage):
     assert objective(weights) <= min(map(objective, others)) * (1 + 1e-4)
 
 
-@pytest.mark.parametrize("kind", ["forest_twin", "neural_twin"])
+@pytest.mark.parametrize(
+    "kind", ["forest_twin", pytest.param("neural_twin", marks=pytest.mark.slow)]
+)
 def test_closer_to_all_anchors_than_random_ones(kind, rows, request):
     twin = request.getfixturevalue(kind)
     X = rows[0][80:]

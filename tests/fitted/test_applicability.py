@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
@@ -33,7 +33,6 @@ def posterior(row, known, y, lengths, noise):
 
 @pytest.mark.parametrize("groups", [None, np.arange(20) % 4 + 7], ids=["rows", "groups"])
 @given(seed=st.integers(0, 1000))
-@settings(max_examples=20)
 def test_scores_equal_a_gaussian_process(seed, groups):
     rng = np.random.RandomState(seed)
     known, rows = rng.normal(size=(20, 2)), 2 * rng.normal(size=(5, 2))

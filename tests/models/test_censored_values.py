@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned.models.censored_values import expected_within, finite_bounds, impute_target
@@ -77,7 +77,6 @@ def test_a_limit_far_from_all_values_does_not_change_other_rows(rng):
     assert np.abs(impute_target(X, bounds).y - y)[others].max() < 0.2 * y.std()
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), repeated=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
 def test_bounds_that_contradict_the_process_hold(seed, repeated, noise):
     """Without noise, the process is certain of values that bounds exclude, or of equal rows."""

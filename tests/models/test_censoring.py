@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -63,7 +63,6 @@ def test_known_rows_without_weight_do_not_count():
         bounds_of([1.0, 2.0, NAN], None, [1.0, 2.0, 3.0], np.array([0.0, 1.0, 1.0]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     mean=st.floats(-5, 5),
     std=st.floats(0.1, 3),
@@ -98,7 +97,6 @@ def test_truncated_moments_far_beyond_a_limit_are_finite():
     np.testing.assert_allclose(inside, [-1e4, 50.02, 1e9], rtol=1e-3)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-3, 1e3), st.sampled_from("=<>[")), min_size=3, max_size=9))
 def test_log_target_arguments_are_those_of_the_logarithm(cells):
     values = np.array([2.0, 3.0, *(value for value, _ in cells)])

@@ -29,7 +29,7 @@ from twinned import (
     datasets,
 )
 
-EXAMPLES = 4
+EXAMPLES = 2
 seeds = st.integers(0, 10**6)
 
 
@@ -307,7 +307,6 @@ def test_bad_y(fault, data, seed):
     check_raises(lambda: fitted_twin().add_anchors(X, bad), message)
 
 
-@settings(max_examples=40)
 @given(data=st.data(), seed=seeds)
 def test_bad_weights(data, seed):
     X, y = table(seed)
@@ -411,7 +410,6 @@ def shows(value):
     return re.escape(repr(value))
 
 
-@settings(max_examples=60)
 @given(bad=not_a_count, seed=seeds)
 def test_bad_counts(bad, seed):
     X, y = table(seed)
@@ -429,7 +427,6 @@ def test_bad_counts(bad, seed):
     check_raises(lambda: datasets.make_wsb(bad), shows(bad))
 
 
-@settings(max_examples=60)
 @given(bad=not_a_choice, seed=seeds)
 def test_bad_choices(bad, seed):
     X, y = table(seed)
@@ -443,7 +440,6 @@ def test_bad_choices(bad, seed):
     check_raises(lambda: datasets.load(bad), shows(bad))
 
 
-@settings(max_examples=40)
 @given(
     bad=st.sampled_from(
         ["512 apples", "", "MB", "-5MB", -1, 0, np.nan, np.inf, True, [], {}, "1e3MB", "5iB"]
@@ -454,7 +450,6 @@ def test_bad_memory_limits(bad, seed):
     check_raises(lambda: TwinRegressor(Ridge(), memory_limit=bad).fit(*table(seed)), shows(bad))
 
 
-@settings(max_examples=20)
 @given(
     bad=st.sampled_from([["d"], [3], [-1], "names", 5, [True], ["a", None], object()]), seed=seeds
 )
@@ -465,7 +460,6 @@ def test_bad_categorical_features(bad, seed):
     check_raises(lambda: TwinRegressor(Ridge(), categorical_features=bad).fit(frame, y), shown)
 
 
-@settings(max_examples=20)
 @given(bad=st.sampled_from([5, None, AllPairs(), "euclid", "", len]), seed=seeds)
 def test_bad_metrics(bad, seed):
     X, y = table(seed)
@@ -473,7 +467,6 @@ def test_bad_metrics(bad, seed):
         check_raises(lambda s=strategy: TwinRegressor(Ridge(), **s).fit(X, y), shows(bad))
 
 
-@settings(max_examples=20)
 @given(bad=st.sampled_from(["a", 1.5, [1, 2], object()]), seed=seeds)
 def test_bad_random_state(bad, seed):
     X, y = table(seed)
@@ -481,7 +474,6 @@ def test_bad_random_state(bad, seed):
     check_raises(lambda: fitted_twin().loop_inconsistency(X, random_state=bad), "seed|RandomState")
 
 
-@settings(max_examples=20)
 @given(bad=st.sampled_from([-1, 1.5, "0", None, True, [0]]))
 def test_bad_seeds_of_splits(bad):
     check_raises(lambda: datasets.paper_split(100, bad), shows(bad))
@@ -531,7 +523,6 @@ def test_bad_neural_parameters(estimator, name, bad):
 # --- unusual but valid: correct predictions -------------------------------------------------------
 
 
-@settings(max_examples=30)
 @given(seed=seeds, value=st.floats(-1e38, 1e38))
 def test_constant_target_is_predicted(seed, value):
     X, _ = table(seed)
@@ -542,7 +533,6 @@ def test_constant_target_is_predicted(seed, value):
         assert (std <= 1e-9 * abs(value)).all()
 
 
-@settings(max_examples=20)
 @given(seed=seeds, rows=st.integers(2, 6))
 def test_identical_rows_are_predicted_by_their_mean(seed, rows):
     rng = np.random.RandomState(seed)
@@ -551,7 +541,6 @@ def test_identical_rows_are_predicted_by_their_mean(seed, rows):
     np.testing.assert_allclose(twin.predict(X), y.mean(), atol=1e-12)
 
 
-@settings(max_examples=20)
 @given(seed=seeds, exponent=st.integers(-2, 37))
 def test_extreme_scales(seed, exponent):
     """No overflow up to the limits of input validation.

@@ -57,7 +57,6 @@ bases = st.sampled_from(
 
 
 @pytest.mark.parametrize("weights", ["uniform", "distance"])
-@settings(max_examples=30)
 @given(table=tables(), k=st.integers(1, 25), queries=st.integers(0, 10**6))
 def test_zero_differences_give_k_nearest_neighbors(weights, table, k, queries):
     """F = 0 with nearest anchors is k-NN regression (equation 5 of the paper).
@@ -81,7 +80,6 @@ def test_zero_differences_give_k_nearest_neighbors(weights, table, k, queries):
     )
 
 
-@settings(max_examples=30)
 @given(table=well_posed_tables(), seed=st.integers(0, 99))
 def test_twinned_least_squares_is_least_squares(table, seed):
     X, y = table
@@ -91,7 +89,6 @@ def test_twinned_least_squares_is_least_squares(table, seed):
     np.testing.assert_allclose(twin.predict(new), plain.predict(new), rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=30)
 @given(table=well_posed_tables(), seed=st.integers(0, 99))
 def test_loops_of_a_linear_twin_close(table, seed):
     X, y = table
@@ -100,7 +97,6 @@ def test_loops_of_a_linear_twin_close(table, seed):
     assert (inconsistency < 1e-9 * max(1.0, np.abs(y).max())).all()
 
 
-@settings(max_examples=30)
 @given(table=tables(min_rows=6), base=bases, features=st.sampled_from(["concat", "difference"]))
 def test_symmetric_differences_are_exactly_antisymmetric(table, base, features):
     X, y = table
@@ -112,7 +108,6 @@ def test_symmetric_differences_are_exactly_antisymmetric(table, base, features):
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
 @given(
     table=tables(min_rows=6),
     base=bases,
@@ -137,7 +132,6 @@ def test_predictions_do_not_depend_on_the_block_size(table, base, anchors, weigh
     )
 
 
-@settings(max_examples=30)
 @given(table=tables(min_rows=6), base=bases, seed=st.integers(0, 99))
 def test_predictions_do_not_depend_on_the_order_of_anchors(table, base, seed):
     X, y = table
@@ -152,7 +146,6 @@ def test_predictions_do_not_depend_on_the_order_of_anchors(table, base, seed):
     np.testing.assert_allclose(std**2, other_std**2, rtol=1e-9, atol=1e-12 * scale**2)
 
 
-@settings(max_examples=40)
 @given(table=tables(min_rows=4), shift=numbers, base=bases)
 def test_shifted_target_gives_shifted_predictions(table, shift, base):
     """Differences do not contain a constant; only the anchors do."""
@@ -186,7 +179,6 @@ def test_units_of_features_do_not_matter(decimals, offset, factors, seed):
     np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=30)
 @given(table=tables(min_rows=5), seed=st.integers(0, 99))
 def test_random_and_nearest_pairs_with_all_partners_are_equal(table, seed):
     X, y = table

@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
@@ -501,12 +501,10 @@ requests = (
     )
     | anything
 )
-no_deadline = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
 @pytest.mark.parametrize("url", ["/predict", "/explain"])
 @given(request=requests)
-@settings(max_examples=25, **no_deadline)
 def test_any_request_gets_a_result_or_an_error(client, url, request):
     response = client.post(url, content=json.dumps(request).encode())
     assert response.status_code in (200, 400, 413, 422)
@@ -516,7 +514,7 @@ def test_any_request_gets_a_result_or_an_error(client, url, request):
 
 @pytest.mark.slow
 @given(request=requests, url=st.sampled_from(["/predict", "/explain"]))
-@settings(max_examples=10_000, **no_deadline)
+@settings(max_examples=10_000)
 def test_ten_thousand_requests(client, url, request):
     response = client.post(url, content=json.dumps(request).encode())
     assert response.status_code in (200, 400, 413, 422)

@@ -312,7 +312,11 @@ def wide_rows(rng):
 
 
 @pytest.mark.parametrize(
-    "name", ["gp_matern", "boosting", pytest.param("extra_trees", marks=pytest.mark.slow)]
+    "name",
+    [
+        "gp_matern",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("boosting", "extra_trees")),
+    ],
 )
 def test_small_members_of_a_wide_table_select_features_without_the_held_out_rows(wide_rows, name):
     rows, settings = wide_rows, FitSettings(n_jobs=1)

@@ -121,7 +121,9 @@ def test_fold_members_is_a_bool():
         NeuralRegressor(training=training).fit(np.eye(6), np.arange(6.0))
 
 
-@pytest.mark.parametrize("kind", [NeuralRegressor, TwinNeuralRegressor])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(NeuralRegressor, marks=pytest.mark.slow), TwinNeuralRegressor]
+)
 def test_fold_members_of_a_wide_table_have_their_own_features(kind):
     rng = np.random.RandomState(0)
     X = rng.normal(size=(80, 70))
