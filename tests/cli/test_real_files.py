@@ -59,13 +59,13 @@ def excel(*sheets):
 
 
 def with_format_of_the_last_cell(write):
-    """An .xlsx file in which someone formatted whole columns down to the last row."""
+    """An .xlsx file in which someone formatted all columns down to a far row."""
 
     def write_and_format(path):
         write(path)
         openpyxl = pytest.importorskip("openpyxl")
         workbook = openpyxl.load_workbook(path)
-        workbook.active["XFD1048576"].font = openpyxl.styles.Font(bold=True)
+        workbook.active["XFD99999"].font = openpyxl.styles.Font(bold=True)
         workbook.save(path)
 
     return write_and_format
