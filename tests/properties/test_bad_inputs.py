@@ -440,21 +440,16 @@ def test_bad_choices(bad, seed):
     check_raises(lambda: datasets.load(bad), shows(bad))
 
 
-@given(
-    bad=st.sampled_from(
-        ["512 apples", "", "MB", "-5MB", -1, 0, np.nan, np.inf, True, [], {}, "1e3MB", "5iB"]
-    ),
-    seed=seeds,
+@pytest.mark.parametrize(
+    "bad", ["512 apples", "", "MB", "-5MB", -1, 0, np.nan, np.inf, True, [], {}, "1e3MB", "5iB"]
 )
-def test_bad_memory_limits(bad, seed):
-    check_raises(lambda: TwinRegressor(Ridge(), memory_limit=bad).fit(*table(seed)), shows(bad))
+def test_bad_memory_limits(bad):
+    check_raises(lambda: TwinRegressor(Ridge(), memory_limit=bad).fit(*table(0)), shows(bad))
 
 
-@given(
-    bad=st.sampled_from([["d"], [3], [-1], "names", 5, [True], ["a", None], object()]), seed=seeds
-)
-def test_bad_categorical_features(bad, seed):
-    X, y = table(seed)
+@pytest.mark.parametrize("bad", [["d"], [3], [-1], "names", 5, [True], ["a", None], len], ids=str)
+def test_bad_categorical_features(bad):
+    X, y = table(0)
     frame = pd.DataFrame(X, columns=list("abc"))
     shown = shows(bad[-1]) if isinstance(bad, list) and bad != [True] else ".*"
     check_raises(lambda: TwinRegressor(Ridge(), categorical_features=bad).fit(frame, y), shown)
