@@ -161,7 +161,9 @@ def test_members_that_are_near_get_all_their_folds_once(monkeypatch):
 def test_a_blend_has_the_reasons_and_no_warning(monkeypatch):
     X, y = make_friedman1(N_ROWS, n_features=5, random_state=0)
     monkeypatch.setattr(
-        auto, "resolve_members", lambda *_: automatic("ridge", "gp_rbf", "extra_trees")
+        auto,
+        "resolve_members",
+        lambda *_, **__: automatic("ridge", "gp_rbf", "extra_trees"),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
