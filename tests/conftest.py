@@ -106,7 +106,7 @@ def use_smaller_defaults(patch):
     patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 3)
     patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)
     patch.setattr("twinned.batches.joint._STEPS", 15)
-    patch.setattr("twinned.estimators.twin_fitting.N_FOLDS", 3)
+    patch.setattr("twinned.estimators.twin_folds.N_FOLDS", 3)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():
         trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5

@@ -100,7 +100,9 @@ def run_trees(dataset, seed, model):
     (X, y), (X_test, y_test) = split_table(dataset, seed)
     twin = TwinRegressor(random_state=0, n_jobs=1)
     *of_folds, whole, part = training_sets(X, y, seed)
-    models = [twin.clone_for_folds().fit(*own) for own in of_folds]  # as `cross_conformal` does
+    models = [
+        clone(twin).set_params(cv=0).fit(*own) for own in of_folds
+    ]  # as `cross_conformal` does
     models += [clone(twin).fit(*own) for own in (whole, part)]
     found = evaluate(models, X, y, X_test, y_test, seed)
     forest = RandomForestRegressor(300, random_state=0).fit(X, y)

@@ -426,7 +426,7 @@ def test_folds_have_the_local_weights_of_the_final_twin():
     power, metric = final.local_power_, final.fitted_.anchors.metric
     assert power > 0
     folds = list(KFold(6).split(X))
-    models = [final.clone_for_folds().fit(X[training], y[training]) for training, _ in folds]
+    models = [clone(final).set_params(cv=0).fit(X[training], y[training]) for training, _ in folds]
     fold, errors = np.empty(90), np.empty(90)
     for number, (model, (_, held_out)) in enumerate(zip(models, folds, strict=True)):
         assert model.local_power_ == 0

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from sklearn.utils import Tags
 
 from twinned.batches.estimation import remove_deviations
@@ -320,8 +319,7 @@ class AutoTwinRegressor(BlendAttributes):
 
     def _clone(self, attributes: dict[str, Any]) -> Any:
         """A clone with the features of this estimator and other fitted attributes."""
-        model = clone(self)
-        vars(model).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        model = self.unfitted_copy()
         vars(model).update(attributes)
         return model
 

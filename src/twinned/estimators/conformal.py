@@ -30,6 +30,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_raw
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
+from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import (
     WIDTHS,
     Calibration,
@@ -338,8 +339,9 @@ def fit_clone(
     arguments = {name: values for name, values in arguments.items() if values is not None}
     options = {f"{prefix}{name}": np.asarray(values)[rows] for name, values in arguments.items()}
     with one_thread_if_remote():
-        is_fold = len(rows) < len(y) and hasattr(model, "clone_for_folds")
-        copied = model.clone_for_folds() if is_fold else clone(model)
+        copied = clone(model)
+        if len(rows) < len(y) and isinstance(copied, TwinRegressor):
+            copied.set_params(cv=0)  # without folds of its own
         return copied.fit(safe_indexing(X, rows), y[rows], **options)
 
 

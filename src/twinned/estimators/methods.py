@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from pandas import DataFrame
+from sklearn.base import clone
 from sklearn.metrics import r2_score
 
 from twinned._compat import BaseEstimator, RegressorMixin, safe_indexing
@@ -27,7 +28,7 @@ from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import map_rows, predict_lazily
 from twinned.rows.schema import Floats, is_dask, row_labels
-from twinned.rows.training import TrainingRows
+from twinned.rows.training import VALIDATED, TrainingRows
 from twinned.rows.validation import check_bool, validate_target
 
 
@@ -323,6 +324,12 @@ class BaseTwin(TwinMethods, BaseEstimator):
                 applicability=None,
             )
         )
+
+    def unfitted_copy(self) -> Self:
+        """A clone that has the features of this estimator, to fit to some of its rows."""
+        other = clone(self)
+        vars(other).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        return other
 
     def __sklearn_is_fitted__(self) -> bool:
         return bool(self.targets_) or self._fitted is not None

@@ -8,24 +8,50 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import Tags, get_tags
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state, get_tags
 
 from twinned._compat import MetaEstimatorMixin, unwrap_search
+from twinned.batches.estimation import KINDS, remove_deviations
 from twinned.estimators.methods import BaseTwin
-from twinned.estimators.twin_fitting import TwinFitting
-from twinned.models.base_estimator import FAST, SIZES, make_base_estimator, pair_dtype
-from twinned.models.resources import limit_threads
+from twinned.estimators.twin_folds import choose_sizes, draw_folds_of_known_rows, sizes_of_one_fold
+from twinned.fitted.anchors import Anchors
+from twinned.fitted.residuals import with_residuals
+from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import update_effects
+from twinned.models.base_estimator import (
+    FAST,
+    MAX_FEATURES,
+    SIZES,
+    TreeSizes,
+    make_base_estimator,
+    pair_dtype,
+)
+from twinned.models.censored_values import impute_target
+from twinned.models.learned_metric import learn_metric
+from twinned.models.measurement_errors import weigh_by_error
+from twinned.models.resources import MemoryBudget, limit_threads
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
+    TrainingPairBuilder,
     build_pairs,
+    cache_bytes,
     fit_on_pairs,
     max_pairs_in_memory,
+    normalize_weights,
 )
+from twinned.models.wide_tables import important_features
+from twinned.pairing.anchors import (
+    as_anchor_strategy,
+    as_weight_strategy,
+    store_rows,
+    uses_learned_metric,
+)
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
-from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import check_bool, check_choice, check_n_jobs, restore_on_failure
 
 
@@ -233,12 +259,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
         With `for_fold`, for the folds of another method: without folds of its own.
         """
-        twin: Any = self.clone_for_folds() if for_fold else clone(self)
-        twin.__dict__.update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        twin = self.unfitted_copy()
+        if for_fold:
+            twin.cv = 0
         with limit_threads(twin.n_jobs):
-            fitted, training = TwinFitting(twin, self._pair_dtype).fit(rows)
-        twin.n_pairs_ = len(training.first)
-        return twin.with_fitted(fitted)
+            twin._fit_rows(rows)
+        return twin
 
     def fit_pairs(
         self,
@@ -256,38 +282,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             rows = self._validate_rows(X, y, sample_weight=sample_weight)
             return self._fit_rows(rows, with_folds=False, imputed=imputed)
 
-    def _validate_rows(self, X, y, **arguments):
-        """The validated arguments of `fit`."""
-        self.check_parameters()
-        self._pair_dtype = pair_dtype(make_base_estimator(self.estimator), X)
-        return validate_training_rows(
-            self,
-            X,
-            y,
-            **arguments,
-            pair_dtype=self._pair_dtype,
-            multi_output=self.__sklearn_tags__().target_tags.multi_output,
-        )
-
-    def _fit_rows(self, rows: TrainingRows, **options: Any) -> PairTrainingSet:
-        """Fit to validated rows, with the options of `TwinFitting.fit`."""
-        self._fitted, training = TwinFitting(self, self._pair_dtype).fit(rows, **options)
-        self.n_pairs_: int = len(training.first)
-        return training
-
     def choose_effort(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> str:
         """The effort, `"fast"` or `"thorough"`, that `"balanced"` is on these rows."""
         with limit_threads(self.n_jobs):
-            rows = self._validate_rows(X, y, sample_weight=sample_weight)
-            fitting = TwinFitting(self, self._pair_dtype)
-            is_fast = fitting.sizes_of(fitting.prepare(rows)) is FAST
-        return "fast" if is_fast else "thorough"
-
-    def clone_for_folds(self) -> TwinRegressor:
-        """An unfitted clone for the folds of another method, without folds of its own."""
-        return clone(self).set_params(cv=0)
+            rows = self._prepare(self._validate_rows(X, y, sample_weight=sample_weight))
+            sizes = sizes_of_one_fold(self, rows, self._fit_model)
+        return "fast" if sizes is FAST else "thorough"
 
     def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]
@@ -313,6 +315,115 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         features = self.difference_model_.features
         return max_pairs_in_memory(self.memory_limit, features, n_outputs) - self.n_pairs_
 
+    # --- steps of fit -------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Raise for invalid parameters."""
+        check_bool("symmetric", self.symmetric)
+        check_choice("effort", self.effort, list(SIZES))
+        check_choice("batch_effect", self.batch_effect, KINDS)
+        check_n_jobs(self.n_jobs)
+
+    def _validate_rows(self, X, y, **arguments):
+        """The validated arguments of `fit`."""
+        self.check_parameters()
+        self._pair_dtype = pair_dtype(make_base_estimator(self.estimator), X)
+        return validate_training_rows(
+            self,
+            X,
+            y,
+            **arguments,
+            pair_dtype=self._pair_dtype,
+            multi_output=self.__sklearn_tags__().target_tags.multi_output,
+        )
+
+    def _fit_rows(
+        self,
+        rows: TrainingRows,
+        *,
+        with_folds: bool = True,
+        imputed: NDArray[np.bool_] | None = None,
+    ) -> PairTrainingSet:
+        """Fit to validated rows, and return the training set of the base estimator."""
+        rows, sizes, predicted = self._prepare(rows), SIZES[self.effort], None
+        if imputed is not None:  # bounds that differ mark a row as censored
+            lower = np.where(imputed[rows.table_rows], -np.inf, rows.y)
+            rows = replace(rows, bounds=TargetBounds(lower, rows.y))
+        if with_folds and (self.cv is not None or self.estimator is None):
+            known_rows = draw_folds_of_known_rows(self, rows)
+            if known_rows is not None:
+                sizes, predicted = choose_sizes(self, rows, known_rows, self._fit_model)
+        if predicted is None and self.estimator is None and self.effort == "balanced":
+            rows = replace(rows, fold=None, fold_training=None)
+            sizes = sizes_of_one_fold(self, rows, self._fit_model)
+        fitted, training = self._fit_model(rows, sizes)
+        if predicted is not None:
+            fitted = with_residuals(fitted, predicted, known_rows.folds)
+        self._fitted = fitted if rows.batch is None else update_effects(fitted, rows.effects)
+        self.n_pairs_: int = len(training.first)
+        return training
+
+    def _prepare(self, rows: TrainingRows) -> TrainingRows:
+        """The rows without offsets of batches, with their weights, and with imputed values."""
+        if rows.batch is not None:
+            rows = remove_deviations(rows, self.batch_effect, shrinks=False)
+        if rows.y_std is not None:
+            rows = weigh_by_error(rows)
+        if rows.weight is not None:
+            rows = rows.of_positive_weight()
+            rows = replace(rows, weight=normalize_weights(np.asarray(rows.weight)))
+        if rows.bounds is not None:
+            imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
+            rows = replace(rows, y=imputed.y)
+        return rows
+
+    def _fit_model(
+        self, rows: TrainingRows, sizes: TreeSizes
+    ) -> tuple[FittedTwin, PairTrainingSet]:
+        """The state without residuals, by these sizes of the default estimator, and its pairs."""
+        anchor_strategy = as_anchor_strategy(self.anchors)
+        weight_strategy = as_weight_strategy(self.weights)
+        rng = check_random_state(self.random_state)
+        selected = np.arange(rows.matrix.shape[1])
+        if self.estimator is None and not callable(self.pair_features):
+            selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
+        features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
+        n_rows, n_outputs = rows.outputs.shape
+        base = make_base_estimator(self.estimator, sizes, n_rows, n_outputs, len(selected))
+        learned = None
+        if uses_learned_metric(self.pairs, self.anchors, self.weights):
+            learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
+        builder = TrainingPairBuilder(self, base, features, rows, rng)
+        pairs = builder.draw(sizes, learned)
+        stored = store_rows(anchor_strategy, rows.known, rng)
+        training = builder.build(pairs)
+        seeds = None if self.random_state is None else rng
+        model = SklearnDifferenceModel(
+            estimator=fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs),
+            features=features,
+            unit=builder.unit,
+            symmetric=self.symmetric,
+            cache_bytes=cache_bytes(self.memory_limit),
+        )
+        anchors = Anchors.of_rows(
+            replace(rows.take(stored), groups=None),
+            censored_X=rows.censored_matrix,
+            learned_metric=learned,
+            n_jobs=self.n_jobs,
+        )
+        if nearest := anchor_strategy.nearest(len(stored)):
+            anchors.index(nearest[1])  # made now, so that predictions need not
+        fitted = FittedTwin(
+            model=model,
+            anchors=anchors,
+            anchor_strategy=anchor_strategy,
+            weight_strategy=weight_strategy,
+            budget=MemoryBudget(self.memory_limit, self.n_jobs),
+        )
+        return fitted, training
+
+    # --- the fitted model ---------------------------------------------------------------------
+
     @property
     def difference_model_(self) -> SklearnDifferenceModel:
         """The base estimator as a model of differences."""
@@ -329,16 +440,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def selected_features_(self) -> Indices:
         """Indices of the features that pairs are made of."""
         return self.difference_model_.features.selected
-
-    # --- steps of fit -------------------------------------------------------------------------
-
-    def check_parameters(self) -> None:
-        """Raise for invalid parameters."""
-        check_bool("symmetric", self.symmetric)
-        check_choice("effort", self.effort, list(SIZES))
-        check_n_jobs(self.n_jobs)
-
-    # --- prediction ---------------------------------------------------------------------------
 
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from twinned.estimators.methods import BaseTwin
 from twinned.estimators.neural import BaseNeural
@@ -29,7 +28,7 @@ from twinned.pairing.anchors import (
     store_rows,
 )
 from twinned.pairing.pairs import PairStrategy
-from twinned.rows.training import VALIDATED, TrainingRows
+from twinned.rows.training import TrainingRows
 
 
 @dataclass(eq=False, repr=False)
@@ -214,8 +213,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
         """A twin of the same parameters, fitted to some of the rows of this one."""
-        twin = clone(self)
-        vars(twin).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        twin = self.unfitted_copy()
         with limit_threads(twin.n_jobs):
             problem = build_problem_of_rows(twin, rows)
             twin.set_networks(problem, fit_problems([problem])[0])

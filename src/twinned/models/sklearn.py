@@ -50,6 +50,7 @@ from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
+_CACHE_BYTES = 160_000_000  # of packed trees
 _LOGGER = logging.getLogger("twinned")
 # Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
 # is far above rounding, and far below the width of a bin.
@@ -228,6 +229,12 @@ def max_pairs_in_memory(
     if limit is None:
         return 2**62
     return limit // (features.bytes_per_pair + 8 * n_outputs + 3 * 8)
+
+
+def cache_bytes(memory_limit: int | str | None) -> int:
+    """The memory for packed trees that are stored for the next prediction."""
+    limit = parse_memory_limit(memory_limit)
+    return _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
 
 
 def fit_on_pairs(

@@ -10,7 +10,6 @@ from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.estimators.methods import BaseTwin, TwinMethods
-from twinned.estimators.twin_fitting import cache_bytes
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import (
     Calibration,
@@ -21,7 +20,7 @@ from twinned.fitted.calibration import (
 from twinned.fitted.twin import FittedTwin
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
-from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.models.sklearn import SklearnDifferenceModel, cache_bytes
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
 from twinned.persistence.archive import feature_attributes
