@@ -12,9 +12,8 @@
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import cross_val_score, train_test_split
 
-from twinned import AutoTwinRegressor, TwinRegressor
+from twinned import AnchorCurveDisplay, AutoTwinRegressor, TwinRegressor
 from twinned.datasets import make_wsb
-from twinned.diagnostics import anchor_curve
 
 X, y = make_wsb(120, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=60, random_state=0)
@@ -65,7 +64,7 @@ print(f"predicted {difference[0]:.2f}, known {y_test.iloc[0] - y_test.iloc[1]:.2
 
 # %%
 small = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
-axes = anchor_curve(X_train, y_train, small).plot()
+display = AnchorCurveDisplay.from_estimator(small, X_train, y_train, random_state=0)
 
 # %% [markdown]
 # ## Let a blend choose

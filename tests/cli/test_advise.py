@@ -21,7 +21,7 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(quick_checks):
+def _fast():
     """One thread, three quick members, and an error scale of two trees."""
     import_module("twinned.estimators.blending.costs")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):

@@ -14,7 +14,7 @@ N = 160
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast(quick_checks):
+def _fast():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("twinned.estimators.blending.members.AUTO", ("ridge", "gp_matern"))
         yield

@@ -8,11 +8,15 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.batch_checks import compare_uses_of_batches
-from twinned.diagnostics.data_checks import check_counters, monotone_r2, suggest_logarithm
+from twinned.diagnostics.data_checks import (
+    check_counters,
+    check_replicates,
+    check_time_order,
+    monotone_r2,
+    suggest_logarithm,
+)
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
-from twinned.diagnostics.row_checks import check_replicates, check_time_order
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 
@@ -175,18 +179,6 @@ def test_interval_of_the_noise_differs_from_the_noise(table):
     assert float(low) < float(value) < float(high)
 
 
-def test_row_that_dominates_the_error(table):
-    X, y = table
-    assert "TW305" not in findings(X, y)
-    wrong = y.copy()
-    wrong.iloc[41] *= 20
-    found = findings(X, wrong)["TW305"]
-    squares = (wrong - quick_predictions(CheckedTable.encode(X, wrong.to_numpy()))) ** 2
-    assert found.numbers["value"] == wrong.iloc[41]
-    assert found.numbers["share"] == pytest.approx(squares.iloc[41] / squares.sum())
-    assert "TW305" not in findings(X, X["a"])  # errors of rounding
-
-
 def test_logarithm_is_suggested_where_it_helps(table, rng):
     X, y = table
     values = np.exp(3 * X["a"] + 2 * X["b"] - X["c"] + 0.1 * rng.normal(size=200))
@@ -205,18 +197,3 @@ def test_logarithm_is_suggested_where_it_helps(table, rng):
     noise_alone = np.exp(2 * rng.normal(size=200))
     for other in (y, -values, skewed_noise, noise_alone, np.ones(200)):
         assert suggest_logarithm(X, other) is None
-
-
-def test_offsets_of_given_batches(table, rng):
-    X, y = table
-    batch = rng.choice(["a", "b", "c"], 200)
-    gain = pd.Series(batch).map({"a": 1.0, "b": 2.0, "c": 1.2}).to_numpy()
-    offset = findings(X, y + gain, batch=batch)
-    assert offset["TW107"].numbers["difference"] == pytest.approx(1, abs=0.1)
-    assert "The rows of 'batch' b are" in offset["TW107"].message
-
-
-def test_a_single_batch_of_the_sampled_rows_has_no_finding(rng):
-    X = rng.rand(1500, 2)
-    batch = np.where(np.arange(1500) < 1, "a", "b")
-    assert not list(compare_uses_of_batches(CheckedTable.encode(X, X[:, 0]), batch))

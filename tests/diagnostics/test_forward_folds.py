@@ -6,8 +6,6 @@ import pytest
 
 from twinned import AutoTwinRegressor, ForwardFolds, TwinRegressor, cross_conformal, diagnose
 
-pytestmark = pytest.mark.usefixtures("quick_checks")
-
 
 def test_forward_folds_hold_out_the_later_half(rng):
     times = rng.permutation(100)

@@ -10,7 +10,7 @@ from twinned.diagnostics import check_data
 from twinned.diagnostics.data_checks import check_counters, check_leaks
 from twinned.diagnostics.findings import CheckedTable
 
-FAULTS = {"TW101", "TW105", "TW201", "TW202", "TW305"}
+FAULTS = {"TW101", "TW105", "TW201", "TW202"}
 
 
 def column_as_target(bunch, column):

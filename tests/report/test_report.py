@@ -25,9 +25,6 @@ SECTIONS = [
 ]
 
 
-pytestmark = pytest.mark.usefixtures("quick_checks")
-
-
 @pytest.fixture(scope="module")
 def table():
     X, y = make_wsb(80, random_state=0)
@@ -297,7 +294,7 @@ def test_coverage_and_errors_have_error_bars(report, charts):
 
 
 def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
-    module = import_module("twinned.diagnostics.blend_checks")
+    module = import_module("twinned.diagnostics.diagnosis")
     monkeypatch.setattr(module, "affordable_rows", lambda *sizes: 50)
     report = collect(quick_diagnosis(*table), title="subset")
     assert (report["rows"], report["fitted_rows"]) == (80, 50)

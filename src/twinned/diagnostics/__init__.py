@@ -7,14 +7,13 @@ are functions of their own.
 
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.diagnosis import Diagnosis, diagnose
-from twinned.diagnostics.findings import CheckResult, Finding
-from twinned.diagnostics.twin_checks import anchor_curve, learning_curve, multiplier_check
+from twinned.diagnostics.findings import Finding
+from twinned.diagnostics.twin_checks import CheckResult, learning_curve, multiplier_check
 
 __all__ = [
     "CheckResult",
     "Diagnosis",
     "Finding",
-    "anchor_curve",
     "check_data",
     "diagnose",
     "learning_curve",

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata, skew
+from scipy.stats import chi2, rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
-from twinned.diagnostics.batch_checks import compare_uses_of_batches
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
     MIN_ROWS,
@@ -27,11 +28,9 @@ from twinned.diagnostics.findings import (
     list_names,
     quick_predictions,
 )
-from twinned.diagnostics.row_checks import check_duplicates, check_replicates, check_time_order
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
-from twinned.rows.formatting import format_significant
-from twinned.rows.neighbors import Indices
+from twinned.rows.formatting import format_interval, format_significant
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows, validate_target
 
@@ -46,7 +45,12 @@ _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
 _LEAST_GAIN = 0.05  # by the logarithm, of the error
-_DOMINANT = 0.5  # share of one row in the squared error
+_LEAST_SHARE, _LEAST_COPIES = 0.01, 3  # of duplicate rows
+_CHANCE = 3.0  # times as many equal pairs as independent features would have
+_LEAST_DEGREES = 5  # of freedom of a noise floor
+_COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
+_LEAST_STEPS = 5  # of a sorted column
+_TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
 
 
 def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
@@ -64,8 +68,7 @@ def check_data(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    groups: Indices | None = None,
-    batch: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     log_target: bool = False,
 ) -> list[Finding]:
     """Check a table for what makes errors or predictions misleading.
@@ -77,9 +80,7 @@ def check_data(
     y : array of shape (n,)
         Their values.
     groups : array of shape (n,), default=None
-        Groups of rows that are held out together.
-    batch : array of shape (n,), default=None
-        Batch of each row, whose values have unknown offsets.
+        Groups or batches of rows. With them, the order of the rows is not checked.
     log_target : bool, default=False
         Whether the logarithm of y will be fitted, so that it is not suggested.
 
@@ -100,19 +101,16 @@ def check_data(
     """
     table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
     sample = table.sample()
-    fitted_table = replace(table, y=np.log(table.y)) if log_target else table
     distinct = table.matrix[np.sort(distinct_rows(table.matrix)[0])]
     columns = dict(zip(table.names, distinct.T, strict=True))
     findings = [
         *check_leaks(sample),
         *check_counters(table),
         *check_duplicates(table),
-        *(check_time_order(columns) if groups is None and batch is None else ()),
-        *(() if batch is None else compare_uses_of_batches(fitted_table, batch)),
+        *(check_time_order(columns) if groups is None else ()),
         *check_replicates(table),
         *check_bounds(table),
         *(() if log_target else check_skewness(sample)),
-        *check_dominant_row(sample),
     ]
     return sorted(findings, key=lambda finding: finding.level != WARNING)
 
@@ -260,20 +258,82 @@ def check_skewness(table: CheckedTable) -> Iterator[Finding]:
     )
 
 
-def check_dominant_row(table: CheckedTable) -> Iterator[Finding]:
-    """Find a row with most of the squared error of a quick model."""
-    predicted = quick_predictions(table)
-    squares = (table.y - predicted) ** 2
-    row, total = int(np.argmax(squares)), float(squares.sum())
-    # the error of a target that the model predicts exactly is rounding
-    is_rounding = total <= 1e-12 * float(np.sum((table.y - table.y.mean()) ** 2))
-    if is_rounding or (share := float(squares[row]) / total) <= _DOMINANT:
+# --- duplicates and replicates --------------------------------------------------------------------
+
+
+def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
+    """Find rows that are equal in all features and the target, more than occur by chance."""
+    counts = np.bincount(distinct_rows(np.column_stack([table.matrix, table.y]))[1])
+    n_copies = table.n_rows - len(counts)
+    has_few_copies = n_copies < max(_LEAST_COPIES, _LEAST_SHARE * table.n_rows)
+    if has_few_copies or np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
         return
-    value, expected = float(table.y[row]), float(predicted[row])
+    share = n_copies / table.n_rows
     yield Finding(
-        "TW305",
-        f"One row, with the value {format_significant(value, 4)}, has {format_percent(share)} "
-        f"of the squared error of a quick model, which predicts {format_significant(expected, 2)}.",
-        "Correct or exclude the row if a value is wrong; else prefer the mean absolute error.",
-        {"value": value, "predicted": expected, "share": share},
+        "TW101",
+        f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, the "
+        "target included.",
+        "Remove copies, unless they are separate measurements. Errors reported here do not profit "
+        "from them, as equal rows are merged; with random folds of other tools they would.",
+        {"rows": n_copies, "share": share},
     )
+
+
+def _pairs_by_chance(table: CheckedTable) -> float:
+    """Return the expected number of equal pairs of rows if all columns were independent."""
+    n, columns = table.n_rows, (*table.matrix.T, table.y)
+    counts = [np.unique(column, return_counts=True)[1] for column in columns]
+    return float(n * (n - 1) / 2 * np.prod([np.sum((count / n) ** 2) for count in counts]))
+
+
+def check_replicates(table: CheckedTable) -> Iterator[Finding]:
+    """Find rows with equal features and different values, and the noise that they imply."""
+    codes = distinct_rows(table.matrix)[1]
+    counts = np.bincount(codes)
+    degrees = table.n_rows - len(counts)
+    means = np.bincount(codes, weights=table.y) / counts
+    within = float(np.sum((table.y - means[codes]) ** 2))
+    if degrees < _LEAST_DEGREES or within <= 1e-24 * float(np.sum(table.y**2)):
+        return
+    noise = float(np.sqrt(within / degrees))
+    low, high = (float(np.sqrt(within / chi2.ppf(q, degrees))) for q in (0.95, 0.05))
+    if noise < 0.02 * table.y.std():
+        return
+    n_rows = int(counts[counts > 1].sum())
+    shown, interval = format_significant(noise, 2), format_interval(noise, low, high)
+    is_common = n_rows >= _COMMON_SHARE * table.n_rows
+    scope = "no model of these features can" if is_common else "on these rows no model can"
+    yield Finding(
+        "TW103",
+        f"{n_rows:,} rows have the features of another, with a standard deviation of the target "
+        f"of {interval}: {scope} have an RMSE much below {shown}.",
+        "To go lower, measure more precisely, average replicates, or add a feature.",
+        {"noise": noise, "interval": [low, high], "rows": n_rows},
+    )
+
+
+# --- time ----------------------------------------------------------------------------------------
+
+
+def check_time_order(columns: Mapping[str, Floats]) -> Iterator[Finding]:
+    """Find columns, (row,) by name, that are times and in whose order the rows are; at most one.
+
+    Days of a date, such as 'sold (days)', have the name of the column, 'sold'.
+    """
+    times = (name for name in columns if _TIME_NAME.fullmatch(name) and is_sorted(columns[name]))
+    for name in islice((time.removesuffix(" (days)") for time in times), 1):
+        yield Finding(
+            "TW105",
+            f"The rows are in the order of {name!r}, but are held out at random, so that training "
+            "rows are before and after each of them.",
+            f"To predict later rows, use --time-column {name!r} (groups and cv=ForwardFolds() in "
+            "Python); else errors may be too low.",
+            {"column": name},
+        )
+
+
+def is_sorted(values: Floats) -> bool:
+    """Whether the values that are not NaN only increase or only decrease, in at least 5 steps."""
+    steps = np.diff(values[~np.isnan(values)])
+    increases = steps[steps != 0] > 0
+    return len(increases) >= _LEAST_STEPS and bool(increases.all() or not increases.any())

@@ -2,26 +2,105 @@
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
-from twinned.diagnostics.findings import CheckResult, Finding
-from twinned.diagnostics.recommendation import Recommendation, python_code
+from twinned.diagnostics.findings import Finding, check_diagnosable
+from twinned.diagnostics.recommendation import Recommendation, choose_model, python_code
+from twinned.diagnostics.twin_checks import (
+    CheckResult,
+    CrossValidation,
+    learning_curve,
+    multiplier_check,
+)
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.target import TransformedTargetTwin
+from twinned.estimators.blending.costs import affordable_rows
+from twinned.estimators.target import TransformedTargetTwin, bound_arguments
+from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
+from twinned.models.resources import limit_threads
+from twinned.rows.folds import encode_groups
 from twinned.rows.formatting import aligned
 from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed
+
+_NETWORKS = ("neural", "neural_twin")
+# Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
+_FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
+# Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows;
+# four fits with few pairs in each fold.
+_LEARNING_SHARE, _PAIRS_SHARE = 2.2, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class DiagnosedRows(TrainingRows):
+    """Rows that are diagnosed and, after them, censored ones, with the table that they are of."""
+
+    table: ArrayLike = ()
+
+    @classmethod
+    def validate(
+        cls, blend: AutoTwinRegressor, transform: TargetTransform, **arguments: Any
+    ) -> Self:
+        """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
+        with ignore_table_warnings():
+            rows = validate_training_rows(blend, **arguments, multi_output=False)
+        if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
+            raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
+        data = cls(**vars(rows), table=arguments["X"])
+        return data.take(np.append(data.known, np.flatnonzero(data.censored)))
+
+    @property
+    def X(self) -> ArrayLike:
+        is_all = np.array_equal(self.table_rows, np.arange(self.n_table_rows))
+        return self.table if is_all else safe_indexing(self.table, self.table_rows)
+
+    @property
+    def codes(self) -> Indices | None:
+        """(row,): codes of the groups."""
+        return None if self.groups is None else encode_groups(self.groups, len(self))
+
+    def affordable(self, budget: float | None, n_jobs: int | None, random_state: object) -> Self:
+        """Return random known rows that can be fitted within the budget, and all censored ones."""
+        n_known, n_features = len(self.known), self.matrix.shape[1]
+        size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
+        if size >= n_known:
+            return self
+        drawn = np.sort(check_random_state(random_state).permutation(n_known)[:size])
+        check_diagnosable(self.y[drawn], size)
+        return self.take(np.append(drawn, np.flatnonzero(self.censored)))
+
+    def fit(
+        self, blend: AutoTwinRegressor, transform: TargetTransform, time_budget: float | None = None
+    ) -> None:
+        """Fit a blend to the transformed target, without calibration."""
+        bounds = transform.apply_bounds(self.bounds or TargetBounds(self.y, self.y))
+        y, ends = bound_arguments(bounds)
+        y_std = None if self.y_std is None else self.y_std / transform.slope(self.y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
+            blend.set_params(time_budget=time_budget).fit_blend(
+                self.X,
+                y,
+                groups=self.groups,
+                batch=self.batch,
+                y_std=y_std,
+                **ends,
+                calibrate=False,
+            )
 
 
 @dataclass(repr=False)
@@ -74,20 +153,20 @@ class Diagnosis:
     model: BaseEstimator
     twin: AutoTwinRegressor
     blend: AutoTwinRegressor
-    code: str
     recommendation: Recommendation
     errors: ErrorSummary
     leaderboard: pd.DataFrame
     out_of_fold: pd.DataFrame
-    findings: list[Finding]
-    checks: dict[str, CheckResult]
     relevance: Floats
-    skipped: dict[str, str]
     X: ArrayLike
     y: Floats
     rows: Indices | None
     n_rows: int
     log_target: bool = False
+    code: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    checks: dict[str, CheckResult] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -178,8 +257,7 @@ def diagnose(
     >>> diagnosis.recommendation.members
     ['gp_matern']
     """
-    time_budget = TimeBudget(budget)
-    transform = TargetTransform(log_target)
+    start, transform = time.perf_counter(), TargetTransform(log_target)
     blend = _clone_blend(estimator, random_state, n_jobs)
     progress = progress or (lambda _: None)
     fit_arguments = {
@@ -191,58 +269,46 @@ def diagnose(
     }
     data = DiagnosedRows.validate(blend, transform, X=X, y=y, **fit_arguments)
     progress("checking the data")
-    findings = _check_rows(data.take(data.known), batch, log_target)
-    data = data.affordable(budget, n_jobs, blend.random_state)
     known_rows = data.take(data.known)
+    known_groups = known_rows.batch if known_rows.groups is None else known_rows.groups
+    findings = check_data(known_rows.X, known_rows.y, groups=known_groups, log_target=log_target)
+    data = data.affordable(budget, n_jobs, blend.random_state)
     progress("fitting the members of the blend")
-    data.fit(blend, transform, time_budget.before_checks)
-    checks = BlendChecks(blend, data, known_rows, transform, time_budget, progress).run()
-    code = python_code(checks.twin, transform, **fit_arguments)
-    return _summarize(checks, code, findings, _notes(data))
+    seconds = _deadline(start, budget, *_FOR_CHECKS) - time.perf_counter()
+    data.fit(blend, transform, None if budget is None else max(seconds, 0.01))
+    progress("calibrating the recommended model")
+    known_rows = data.take(data.known)
+    diagnosis = _recommend(blend, known_rows, transform)
+    diagnosis.code = python_code(diagnosis.twin, transform, **fit_arguments)
+    diagnosis.findings, diagnosis.notes = findings, _notes(data)
+    _check_members(diagnosis, known_rows.codes, _deadline(start, budget, *_FOR_REPORT), progress)
+    diagnosis.seconds = time.perf_counter() - start
+    return diagnosis
 
 
-def _summarize(
-    checks: BlendChecks, code: str, findings: list[Finding], notes: list[str]
+def _recommend(
+    blend: AutoTwinRegressor, known_rows: DiagnosedRows, transform: TargetTransform
 ) -> Diagnosis:
-    """Return the diagnosis, from the checks of the blend and the findings in the data."""
-    twin, known_rows, transform = checks.twin, checks.known, checks.transform
-    predicted = checks.out_of_fold["prediction"].to_numpy()
+    """Return the recommended model of a fitted blend with its errors."""
+    recommendation, twin = choose_model(blend, transform)
+    out_of_fold = _in_units_of_target(twin.out_of_fold(), transform)
+    held_out_y, means = known_rows.y[out_of_fold.index], fold_means(blend, known_rows.y)
     n_rows = known_rows.n_table_rows
     return Diagnosis(
         model=TransformedTargetTwin.around(twin) if transform.is_log else twin,
         twin=twin,
-        blend=checks.blend,
-        code=code,
-        recommendation=checks.recommendation,
-        errors=summarize_errors(
-            checks.held_out.y, predicted, fold_means(checks.blend, known_rows.y)
-        ),
-        leaderboard=comparison_table(checks.blend, twin, transform),
-        out_of_fold=checks.out_of_fold,
-        findings=findings,
-        checks=checks.results,
+        blend=blend,
+        recommendation=recommendation,
+        errors=summarize_errors(held_out_y, out_of_fold["prediction"].to_numpy(), means),
+        leaderboard=comparison_table(blend, twin, transform),
+        out_of_fold=out_of_fold,
         relevance=twin.feature_relevance_,
-        skipped={**checks.blend.skipped_, **checks.skipped},
         X=known_rows.X,
         y=known_rows.y,
         rows=None if len(known_rows) == n_rows else known_rows.table_rows,
         n_rows=n_rows,
         log_target=transform.is_log,
-        seconds=checks.budget.spent,
-        notes=notes,
-    )
-
-
-def _check_rows(
-    known_rows: DiagnosedRows, batch: ArrayLike | None, log_target: bool
-) -> list[Finding]:
-    """Return the findings of the data checks; `batch` of all rows may have a name."""
-    return check_data(
-        known_rows.X,
-        known_rows.y,
-        groups=known_rows.codes,
-        batch=None if batch is None else safe_indexing(batch, known_rows.table_rows),
-        log_target=log_target,
+        skipped=dict(blend.skipped_),
     )
 
 
@@ -275,3 +341,70 @@ def _notes(data: DiagnosedRows) -> list[str]:
         more = "with more time, its errors are lower, and twinned fit uses all rows"
         notes.append(f"The model is fitted to {rows}; {more}.")
     return notes
+
+
+def _deadline(start: float, budget: float | None, share: float, least: float) -> float:
+    """Return the time at which a share of the budget remains, and at least some seconds."""
+    return np.inf if budget is None else start + budget - max(least, share * budget)
+
+
+def _check_members(
+    diagnosis: Diagnosis, groups: Indices | None, end: float, progress: Callable[[str], None]
+) -> None:
+    """Add checks of members of the recommended model, and the reasons of skipped ones.
+
+    The features of a member are prepared as those of the member that is fitted to all rows, and its
+    folds are those of the blend, which has the (row,) groups. Checks that would end after `end` are
+    skipped.
+    """
+    blend, twin = diagnosis.blend, diagnosis.twin
+    weights = dict(zip(twin.member_names_, twin.member_weights_, strict=True))
+    kinds = {name: name.partition(":")[0] for name in weights}
+    names = [name for name, kind in kinds.items() if kind not in _NETWORKS]
+    largest = [max(names, key=lambda name: weights[name])] if names else []
+    trees = [name for name in names if kinds[name] == "tree_twin"]
+    planned = [(learning_curve, "learning curve", name, _LEARNING_SHARE) for name in largest]
+    planned += [(multiplier_check, "number of pairs", name, _PAIRS_SHARE) for name in trees]
+    fit_seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
+    for check, title, name, share in planned:
+        seconds, remaining = share * fit_seconds[name], max(end - time.perf_counter(), 0.0)
+        if seconds > remaining:
+            rest = f"{remaining:.1f} s remain besides the report"
+            diagnosis.skipped[f"{title} of {name}"] = (
+                f"expected to take {seconds:.1f} s, and {rest}"
+            )
+            continue
+        progress(f"{title} of {name}")
+        member = next(member for member in blend.fitted_members_ if member.label == name)
+        cv = CrossValidation(
+            X=member.preparation.transform(blend.anchors_X_),
+            y=blend.anchors_y_,
+            twin=clone(member.estimator),
+            folds=blend.folds_,
+            groups=groups,
+            name=f"{name}, logarithm" if diagnosis.log_target else name,
+        )
+        with limit_threads(1):  # as in the fits of the blend
+            result = check(cv.X, cv.y, cross_validation=cv)
+        diagnosis.checks[result.key] = result
+
+
+def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
+    """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
+    y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
+    # a score is the error divided by its expected size
+    size = np.divide(y - mean, score, out=np.full_like(mean, np.nan), where=score != 0)
+    finite = size[np.isfinite(size)]
+    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
+    low, high = np.quantile(score, [0.05, 0.95])
+    return pd.DataFrame(
+        {
+            "lower": transform.invert(mean + low * size),
+            "upper": transform.invert(mean + high * size),
+            "y": transform.invert_known(y),
+            "prediction": transform.invert_mean(mean, y),
+            "score": score,
+            "error_scale": size,
+            "fold": table["fold"],
+        }
+    )

@@ -40,10 +40,6 @@ class Ratio(NamedTuple):
     def __str__(self) -> str:
         return format_interval(*self, show=lambda number, digits: f"{number:.{digits}f}")
 
-    def choose(self, lower: str, higher: str, unclear: str) -> str:
-        """Return the first text where the first error is lower, and the last where none is."""
-        return lower if self.high < 1 else higher if self.low > 1 else unclear
-
 
 def rmse_ratio(predicted: Floats, other: Floats, y: Floats, groups: Indices | None = None) -> Ratio:
     """Return the RMSE of one model divided by that of another, with a paired bootstrap interval.

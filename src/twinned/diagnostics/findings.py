@@ -1,4 +1,4 @@
-"""Results of checks: findings with codes, and curves; the table and quick model that checks share.
+"""Findings with codes, and the table and the quick model that data checks share.
 
 The quick model is ridge regression with the residuals of the nearest rows.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,13 +19,8 @@ from twinned.diagnostics.errors import Numbers
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import row_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, TableSchema, column_list, is_table
+from twinned.rows.schema import Floats, Indices, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_table, validate_target
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.container import ErrorbarContainer
 
 WARNING = "warning"  # the other level is "note"
 MIN_ROWS = 20
@@ -78,62 +72,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.code} {self.title}: {self.message} {self.advice}"
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """Result of one check.
-
-    Parameters
-    ----------
-    key : str
-        The name of the check, such as "learning".
-    title : str
-        The heading of its plot.
-    summary : str
-        One sentence.
-    numbers : dict
-        The numbers behind the summary; they can be written as JSON.
-    model : str, default=""
-        The name of the model to which the numbers belong; empty where they belong to the data.
-    """
-
-    key: str
-    title: str
-    summary: str
-    numbers: Numbers
-    model: str = ""
-
-    @property
-    def heading(self) -> str:
-        """The title and the model."""
-        return f"{self.title} ({self.model})" if self.model else self.title
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw into these matplotlib axes, or those of a new figure, with a title; return them."""
-        if axes is None:
-            from matplotlib import pyplot
-
-            axes = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
-        draw_curve(axes, self.numbers)
-        axes.set_title(self.heading)
-        return axes
-
-    def __str__(self) -> str:
-        return f"{self.heading} {self.summary}"
-
-
-def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
-    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
-
-    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
-    """
-    style = {"marker": "o", "capsize": 3, **options}
-    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set(xlabel=numbers["x_label"], ylabel="RMSE of held-out rows")
-    return bars
 
 
 @dataclass

@@ -1,14 +1,9 @@
-"""Checks of a twin: curves of its error, and its uncertainty.
-
-Curves show the error against the number of anchors, pairs and labelled rows. The twin is fitted
-once in each fold, when that is first needed, and all checks use these fits.
-"""
+"""Checks of a regressor by its fits in folds: the error by the number of pairs and of labels."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,21 +13,79 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import MIN_ROWS, CheckResult, check_diagnosable
+from twinned.diagnostics.findings import check_diagnosable
 from twinned.estimators.methods import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import Folds, row_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import count_rows
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
+
 _N_FOLDS = 5
-MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check.
+
+    Parameters
+    ----------
+    key : str
+        The name of the check, such as "learning".
+    title : str
+        The heading of its plot.
+    summary : str
+        One sentence.
+    numbers : dict
+        The numbers behind the summary; they can be written as JSON.
+    model : str, default=""
+        The name of the model to which the numbers belong; empty where they belong to the data.
+    """
+
+    key: str
+    title: str
+    summary: str
+    numbers: Numbers
+    model: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title and the model."""
+        return f"{self.title} ({self.model})" if self.model else self.title
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw into these matplotlib axes, or those of a new figure, with a title; return them."""
+        if axes is None:
+            from matplotlib import pyplot
+
+            axes = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
+        draw_curve(axes, self.numbers)
+        axes.set_title(self.heading)
+        return axes
+
+    def __str__(self) -> str:
+        return f"{self.heading} {self.summary}"
+
+
+def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
+    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
+
+    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
+    """
+    style = {"marker": "o", "capsize": 3, **options}
+    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel=numbers["x_label"], ylabel="RMSE of held-out rows")
+    return bars
 
 
 # --- the fits of a twin in folds ------------------------------------------------------------------
@@ -40,7 +93,7 @@ _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error ma
 
 @dataclass
 class CrossValidation:
-    """Folds of n rows, and a regressor that is fitted in each; most checks need a twin."""
+    """Folds of n rows, and a regressor that is fitted in each."""
 
     X: ArrayLike
     y: Floats  # (n,)
@@ -49,39 +102,21 @@ class CrossValidation:
     groups: Indices | None = None  # (n,) rows of one group are held out together
     name: str = ""  # of the model, in the results of checks
 
-    def rows(self, indices: Indices) -> ArrayLike:
-        """Return these rows of X."""
-        return safe_indexing(self.X, indices)
-
     def groups_of(self, indices: Indices) -> Indices | None:
         """Return the groups of these rows, or None without groups."""
         return None if self.groups is None else self.groups[indices]
 
-    @cached_property
-    def twins(self) -> list[BaseTwin]:
-        """The twins fitted to the training rows of each fold."""
-        with ignore_table_warnings():
-            return [clone(self.twin).fit(self.rows(rows), self.y[rows]) for rows, _ in self.folds]
-
     def fit_and_predict(self, model: BaseEstimator, fold: int, train: Indices) -> Floats:
         """Fit a model to these rows and predict the held-out rows of a fold."""
+        held_out = self.folds[fold][1]
         with ignore_table_warnings():
-            model.fit(self.rows(train), self.y[train])
-            return np.asarray(model.predict(self.rows(self.folds[fold][1])), dtype=np.float64)
+            model.fit(safe_indexing(self.X, train), self.y[train])
+            return np.asarray(model.predict(safe_indexing(self.X, held_out)), dtype=np.float64)
 
     @property
     def n_training_rows(self) -> int:
         """The least number of training rows of a fold."""
         return min(len(train) for train, _ in self.folds)
-
-    @cached_property
-    def query_rows(self) -> list[Indices]:
-        """Held-out rows of each fold for the curves: all of few rows, else a sample."""
-        rng, queries = np.random.RandomState(0), []
-        for twin, (_, held_out) in zip(self.twins, self.folds, strict=True):
-            most = max(MIN_ROWS, MAX_ESTIMATES // len(twin.anchors_y_))
-            queries.append(held_out if len(held_out) <= most else rng.permutation(held_out)[:most])
-        return queries
 
 
 def cross_validate_twin(
@@ -99,14 +134,16 @@ def cross_validate_twin(
 # --- curves of the error --------------------------------------------------------------------------
 
 
-def anchor_curve(
+def multiplier_check(
     X: ArrayLike,
     y: ArrayLike,
     twin: BaseEstimator | None = None,
     *,
     cross_validation: CrossValidation | None = None,
 ) -> CheckResult:
-    """Compute the error with 1, 2, 4, … random anchors, and with all.
+    """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
+
+    Where the error grows with the number of pairs, twinning does not suit the data.
 
     Parameters
     ----------
@@ -117,48 +154,12 @@ def anchor_curve(
     twin : unfitted twin, default=None
         None is `TwinRegressor()`.
     cross_validation : CrossValidation, default=None
-        The fits of the twin in the folds, where they exist already.
+        The folds, where they are drawn already.
 
     Returns
     -------
     CheckResult
-        With `numbers`, `summary` and `plot`.
-    """
-    cv = cross_validation or cross_validate_twin(X, y, twin)
-    sizes = anchor_counts(min(len(fitted.anchors_y_) for fitted in cv.twins))
-    rng, predictions = np.random.RandomState(0), []
-    for fitted, queries in zip(cv.twins, cv.query_rows, strict=True):
-        with ignore_table_warnings():
-            estimates = fitted.predict_anchors(cv.rows(queries))[1]
-        totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
-        predictions.append([totals[:, size - 1] / size for size in sizes])
-    errors = _errors(cv, cv.query_rows, predictions)
-    means = errors.mean(axis=0)
-    enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
-    excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
-    more = f"is {format_percent(excess)} higher than with all {sizes[-1]:,}"
-    summary = f"The error with one random anchor {more}; with {enough} it is within 2 % of that."
-    numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
-    return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
-
-
-def _errors(cv, rows, predictions):
-    """(fold, size): errors of several predictions of these rows of each fold."""
-    folds = zip(rows, predictions, strict=True)
-    return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
-
-
-def multiplier_check(
-    X: ArrayLike,
-    y: ArrayLike,
-    twin: BaseEstimator | None = None,
-    *,
-    cross_validation: CrossValidation | None = None,
-) -> CheckResult:
-    """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
-
-    Where the error grows with the number of pairs, twinning does not suit the data. See
-    `anchor_curve` for the parameters. `numbers["trend"]` is "falls", "grows" or "level".
+        With `summary`, `plot` and `numbers`, whose `"trend"` is "falls", "grows" or "level".
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = [m for m in _PARTNERS if m < cv.n_training_rows]
@@ -170,9 +171,12 @@ def multiplier_check(
     rows = np.concatenate(held_out)
     most = np.concatenate([of_fold[-1] for of_fold in predictions])
     fewest = np.concatenate([of_fold[0] for of_fold in predictions])
-    errors = _errors(cv, held_out, predictions)
+    errors = [
+        [rmse(predicted, cv.y[rows_of_fold]) for predicted in of_fold]
+        for rows_of_fold, of_fold in zip(held_out, predictions, strict=True)
+    ]
     ratio = rmse_ratio(most, fewest, cv.y[rows], cv.groups_of(rows))
-    trend = ratio.choose("falls", "grows", "level")
+    trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
     error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
         "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
@@ -202,18 +206,14 @@ def learning_curve(
     twin: BaseEstimator | None = None,
     *,
     cross_validation: CrossValidation | None = None,
-    seconds: float = np.inf,
 ) -> CheckResult:
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
-    The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
-    follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
-    expected ratio of errors with twice as many labels, if the error goes on falling as a power of
-    their number as it does from half of the rows on, at most 1. `numbers["interval"]` has the
-    ratios of powers two standard errors of the folds lower and higher, and `numbers["n_folds"]` is
-    the number of folds.
+    The model may be any regressor. See `multiplier_check` for the parameters. `numbers["doubled"]`
+    is the expected ratio of errors with twice as many labels, if the error goes on falling as a
+    power of their number as it does from half of the rows on, at most 1. `numbers["interval"]` has
+    the ratios of powers two standard errors of the folds lower and higher.
     """
-    start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng, errors = np.random.RandomState(0), []
     sizes = [max(4, round(share * cv.n_training_rows)) for share in _TRAIN_SHARES]
@@ -221,11 +221,8 @@ def learning_curve(
         order = _order_by_groups(cv, rng.permutation(train))
         by_size = [cv.fit_and_predict(clone(cv.twin), fold, order[:size]) for size in sizes]
         errors.append([rmse(predicted, cv.y[held_out]) for predicted in by_size])
-        with_next_fold = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
-        if len(errors) > 1 and with_next_fold > seconds:
-            break
     powers = [_power(np.array(sizes, float), np.array(of_fold)) for of_fold in errors]
-    power, error = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
+    power, error = float(np.mean(powers)), float(sem(powers))
     doubled = 2.0 ** min(power, 0.0)
     low, high = 2.0 ** (power - 2 * error), 2.0 ** (power + 2 * error)
     trend = "falls" if doubled < 0.95 and high < 1 else "level" if low >= 0.9 else "unclear"
@@ -235,17 +232,8 @@ def learning_curve(
         "level": "More labels would change little; better features or less noise might help.",
         "unclear": "Whether more labels would help is not clear: the folds differ too much.",
     }[trend]
-    if len(errors) < len(cv.folds):
-        summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
-    numbers = _curve_numbers(
-        sizes,
-        np.array(errors),
-        "labelled rows",
-        trend=trend,
-        doubled=doubled,
-        interval=[low, high],
-        n_folds=len(errors),
-    )
+    results = {"trend": trend, "doubled": doubled, "interval": [low, high]}
+    numbers = _curve_numbers(sizes, errors, "labelled rows", **results)
     return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
 
 
@@ -272,18 +260,11 @@ def _power(sizes: Floats, errors: Floats) -> float:
     return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
-def anchor_counts(most: int) -> list[int]:
-    """Return 1, 2, 4, … and the largest number of anchors.
-
-    >>> anchor_counts(6)
-    [1, 2, 4, 6]
-    """
-    return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
-
-
-def _curve_numbers(x: list[int], errors: Floats, x_label: str, **results: object) -> Numbers:
+def _curve_numbers(
+    x: list[int], errors: list[list[float]], x_label: str, **results: object
+) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
-    means, standard_errors = errors.mean(axis=0).tolist(), sem(errors, axis=0).tolist()
+    means, standard_errors = np.mean(errors, axis=0).tolist(), sem(errors, axis=0).tolist()
     return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **results}
 
 

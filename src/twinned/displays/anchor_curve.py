@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from scipy.stats import sem
+from sklearn.base import BaseEstimator, clone
 
-from twinned.diagnostics.findings import draw_curve
-from twinned.diagnostics.twin_checks import anchor_curve, cross_validate_twin
+from twinned._compat import safe_indexing
+from twinned.diagnostics.errors import rmse
+from twinned.diagnostics.twin_checks import cross_validate_twin, draw_curve
 from twinned.displays.intervals import make_axes
 from twinned.estimators.methods import BaseTwin
+from twinned.exceptions import ignore_table_warnings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure, SubFigure
+
+_LEAST_ROWS, _MAX_ESTIMATES = 20, 1_000_000  # of held-out rows, and of these by all anchors
 
 
 class AnchorCurveDisplay:
@@ -96,10 +101,25 @@ class AnchorCurveDisplay:
         """
         if not isinstance(estimator, BaseTwin):
             raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
-        folds = cross_validate_twin(X, y, estimator, random_state=random_state)
-        numbers = anchor_curve(X, y, cross_validation=folds).numbers
-        shown = {name: numbers[name] for name in ("rmse", "standard_error")}
-        return cls(n_anchors=numbers["x"], **shown).plot(**options)
+        cv, rng = cross_validate_twin(X, y, estimator, random_state), np.random.RandomState(0)
+        with ignore_table_warnings():
+            twins = [
+                clone(estimator).fit(safe_indexing(X, rows), cv.y[rows]) for rows, _ in cv.folds
+            ]
+            most = min(len(twin.anchors_y_) for twin in twins)
+            n_anchors = [2**i for i in range(most.bit_length()) if 2**i < most] + [most]
+            errors = []
+            for twin, (_, held_out) in zip(twins, cv.folds, strict=True):
+                n_rows = max(_LEAST_ROWS, _MAX_ESTIMATES // len(twin.anchors_y_))
+                rows = np.random.RandomState(0).permutation(held_out)[:n_rows]
+                estimates = twin.predict_anchors(safe_indexing(X, rows))[1]
+                totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
+                errors.append([rmse(totals[:, n - 1] / n, cv.y[rows]) for n in n_anchors])
+        means, standard_errors = np.mean(errors, axis=0), sem(errors, axis=0)
+        display = cls(
+            n_anchors=n_anchors, rmse=means.tolist(), standard_error=standard_errors.tolist()
+        )
+        return display.plot(**options)
 
     def plot(self, ax: Axes | None = None, *, label: str = "random anchors") -> Self:
         """Draw the display.

@@ -100,7 +100,7 @@ def _diagnose(options: AdviseOptions, data: TrainingData, end: float) -> tuple[D
 
     from twinned import AutoTwinRegressor, diagnose
     from twinned.app.report.collect import collect
-    from twinned.diagnostics.row_checks import check_time_order
+    from twinned.diagnostics.data_checks import check_time_order
 
     with messages.progress_lines() as progress:
         diagnosis = diagnose(

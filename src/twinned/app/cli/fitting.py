@@ -20,7 +20,7 @@ from twinned.app.cli.fit import FitOptions
 from twinned.app.cli.results import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import batch_content, leaderboard_content
-from twinned.diagnostics.blend_checks import DiagnosedRows
+from twinned.diagnostics.diagnosis import DiagnosedRows
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.diagnostics.recommendation import choose_model, describe_failure
 from twinned.estimators.conformal import fit_with_held_out_errors, replace_groups, with_calibration
