@@ -41,7 +41,7 @@ from benchmarks.accuracy.tables import FOR_INTERVALS, STANDARD_TABLES, split_tab
 from twinned import AutoTwinRegressor, solve
 from twinned.datasets import load
 from twinned.exceptions import ShiftWarning
-from twinned.fitted.sampling import MetricProcess
+from twinned.fitted.anchors import MetricProcess
 from twinned.fitted.twin import FittedTwin
 from twinned.search.forward import ForwardModel
 

@@ -19,7 +19,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.fitted.adjustments import MAX_EXACT, attribute, switching_plan
+from twinned.fitted.explanation import MAX_EXACT, attribute, switching_plan
 
 FIXED = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count"]
 

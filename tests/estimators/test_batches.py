@@ -22,15 +22,13 @@ from twinned import (
 )
 from twinned.app.report.collect import batch_content
 from twinned.app.report.render import draw_deviations
-from twinned.batches.deviation import Deviation
-from twinned.batches.effects import BatchEffects
-from twinned.batches.estimation import remove_deviations
+from twinned.batches.effects import BatchEffects, Deviation
+from twinned.batches.estimation import estimate_effects, remove_deviations
 from twinned.batches.joint import JointProcess, fit_joint
 from twinned.batches.joint import _Likelihood as joint_likelihood
-from twinned.batches.variances import estimate_effects
 from twinned.exceptions import UnknownBatchWarning
-from twinned.rows.batches import batch_labels
-from twinned.rows.kernels import KERNELS, kernel_of_rows
+from twinned.rows.neighbors import KERNELS, kernel_of_rows
+from twinned.rows.schema import batch_labels
 from twinned.rows.training import validate_training_rows
 
 MEMBERS = ["ridge", "gp_matern"]

@@ -3,12 +3,8 @@
 import numpy as np
 import pytest
 
-from twinned.fitted.sampling import (
-    ErrorFeatures,
-    JointPrediction,
-    MetricProcess,
-    probability_positive,
-)
+from twinned.fitted.anchors import MetricProcess
+from twinned.fitted.prediction import ErrorFeatures, JointPrediction, probability_positive
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import TableSchema
 

@@ -17,7 +17,7 @@ from twinned import (
     cross_conformal,
 )
 from twinned.datasets import make_tf
-from twinned.fitted.sampling import SPREAD_FACTOR
+from twinned.fitted.prediction import SPREAD_FACTOR
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
 KNOWN, NEW = slice(0, 40), slice(40, 60)

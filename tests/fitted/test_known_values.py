@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor, conformal, cross_conformal
 from twinned.exceptions import ShiftWarning
-from twinned.fitted.known_values import KnownValues
+from twinned.fitted.applicability import KnownValues
 
 values = st.sampled_from([0.0, 0.5, 1.0, 2.0, 9.0, np.nan])
 margins = st.sampled_from([0.0, 1.0])

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal
-from twinned.fitted.sampling import MetricProcess
+from twinned.fitted.anchors import MetricProcess
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import TableSchema
 

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from twinned.exceptions import UnsuitableDataError
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.marginal_likelihood import MarginalLikelihood
-from twinned.rows.kernels import tanimoto_similarity
+from twinned.rows.neighbors import tanimoto_similarity
 
 SKLEARN_KERNELS = {"rbf": RBF, "matern": lambda lengths: Matern(lengths, nu=2.5)}
 pytestmark = pytest.mark.usefixtures("shipped_defaults")

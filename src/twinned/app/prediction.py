@@ -21,12 +21,11 @@ from twinned.estimators.methods import TwinMethods
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.known_values import KnownValues
+from twinned.fitted.applicability import KnownValues
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
-from twinned.rows.batches import unknown_batches
 from twinned.rows.formatting import number_text
-from twinned.rows.schema import NUMERIC, Floats
+from twinned.rows.schema import NUMERIC, Floats, unknown_batches
 
 Columns = dict[str, np.ndarray]  # of a result, by name
 

@@ -1,4 +1,4 @@
-"""Deviations of batches that their known rows show, and predictions of them."""
+"""Deviations of batches: their covariance, what their known rows show, and predictions of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
+from scipy.spatial.distance import cdist
 
-from twinned.batches.deviation import Deviation
-from twinned.batches.noise import N_STEPS, log_density, noise_ratio
 from twinned.exceptions import UnknownBatchWarning
-from twinned.rows.batches import batch_labels, unknown_batches
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.neighbors import KERNELS
+from twinned.rows.schema import Floats, Indices, batch_labels, unknown_batches
+
+_TAIL_OF_RATIOS = 2.0  # degrees of freedom of the t distribution of logarithms of variances
+N_STEPS = 5  # of these variances
 
 _DIGITS = 8  # of the standard deviation of the errors, in y without deviations
 _TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constants
@@ -362,3 +364,72 @@ class BatchEffects:
         ends = dict.fromkeys(names, end) | dict.fromkeys(of_batches, n_batches)
         first = replace(self, **{name: vars(self)[name][:stop] for name, stop in ends.items()})
         return first.with_noise_ratios(removed[removed < n_batches])
+
+
+@dataclass(frozen=True, eq=False)
+class Deviation:
+    """The covariance of the deviations of rows of the same batch.
+
+    It is that of a constant, of a linear function of the scaled features, and of a smooth one
+    (Matérn 5/2). Deviations of different batches are independent.
+    """
+
+    center: Floats  # (encoded feature,)
+    length_scales: Floats  # (encoded feature,), infinite where a feature is constant
+    slope: float = 0.0  # variances of the linear and of the smooth function
+    smooth: float = 0.0
+    stretch: float = 1.0  # factor of the length scales of the smooth function
+    noise: float = 1.0  # variance of the error of a row of weight 1
+    between: float = 0.0  # variance of the constants
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether deviations are constants."""
+        return self.slope == 0.0 and self.smooth == 0.0
+
+    @property
+    def differs(self) -> bool:
+        """Whether deviations of batches are not all the same."""
+        return self.between > 0.0 or not self.is_constant
+
+    def scaled(self, features: Floats) -> Floats:
+        """(row, encoded feature): features in length scales; a missing value is the mean."""
+        return np.nan_to_num((features - self.center) / self.length_scales)
+
+    def covariance(self, first: Floats, second: Floats) -> Floats:
+        """(first, second): covariances at scaled rows, without that of the constants.
+
+        >>> deviation = Deviation(np.zeros(1), np.ones(1), slope=2.0)
+        >>> deviation.covariance(np.array([[1.0]]), np.array([[3.0], [0.0]]))
+        array([[6., 0.]])
+        """
+        linear = self.slope * (first @ second.T) / first.shape[1]
+        squares = cdist(first, second, "sqeuclidean") / self.stretch**2
+        return linear + self.smooth * KERNELS["matern"](squares)[0]
+
+    def paired(self, first: Floats, second: Floats) -> Floats:
+        """(row,): covariances of each row and the same one, or the only one, of `second`."""
+        squares = np.sum((first - second) ** 2, axis=1) / self.stretch**2
+        linear = self.slope * np.sum(first * second, axis=1) / first.shape[1]
+        return linear + self.smooth * KERNELS["matern"](squares)[0]
+
+
+def noise_ratio(
+    sums: Floats | Indices, counts: Floats | Indices, common_rows: Floats | float
+) -> Floats:
+    """Variances of the errors of batches with these sums of scaled squares, in common ones.
+
+    The common variance counts less in a batch that is clearly noisier than others.
+
+    >>> noise_ratio(np.array([15.0, 250.0]), np.array([10.0, 10.0]), 10.0).round(2)
+    array([ 1.25, 22.67])
+    """
+    excess = np.log(np.maximum(sums / np.maximum(counts, 1e-9), 1.0))
+    score = excess**2 / (2.0 / np.maximum(counts, 1e-9) + 2.0 / common_rows)
+    common_rows = common_rows / np.maximum(1.0, (_TAIL_OF_RATIOS + score) / (_TAIL_OF_RATIOS + 1.0))
+    return 1.0 + (sums - counts) / (common_rows + counts)
+
+
+def log_density(squares: Floats, variances: Floats) -> Floats:
+    """(row,): logarithms of the densities of errors with these squares, up to a constant."""
+    return -0.5 * (squares / variances + np.log(variances))

@@ -11,8 +11,8 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
-from twinned.batches.deviation import Deviation
-from twinned.rows.kernels import KERNELS
+from twinned.batches.effects import Deviation
+from twinned.rows.neighbors import KERNELS
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 

@@ -40,14 +40,12 @@ from twinned.fitted.calibration import (
     scale_features,
     std_floor,
 )
-from twinned.fitted.held_out import HeldOutErrors
-from twinned.fitted.residuals import LocalResiduals
+from twinned.fitted.held_out import HeldOutErrors, LocalResiduals
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
-from twinned.rows.batches import batch_labels
 from twinned.rows.folds import Folds, encode_groups, row_folds
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats, Indices, batch_labels
 from twinned.rows.validation import (
     check_choice,
     check_integer,

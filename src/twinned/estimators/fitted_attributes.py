@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.batches.tables import tabulate_effects, tabulate_offsets
+from twinned.batches.estimation import tabulate_effects, tabulate_offsets
 from twinned.estimators.several_targets import per_target
 from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration

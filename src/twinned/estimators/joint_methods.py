@@ -9,8 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from twinned.estimators.fitted_attributes import FittedAttributes
-from twinned.fitted.prediction import Prediction, TargetPredictions
-from twinned.fitted.sampling import probability_positive
+from twinned.fitted.prediction import Prediction, TargetPredictions, probability_positive
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.updating import in_batches
 from twinned.models.resources import limit_threads

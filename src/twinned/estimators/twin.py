@@ -16,7 +16,7 @@ from twinned.batches.estimation import KINDS, remove_deviations
 from twinned.estimators.methods import BaseTwin
 from twinned.estimators.twin_folds import choose_sizes, draw_folds_of_known_rows, sizes_of_one_fold
 from twinned.fitted.anchors import Anchors
-from twinned.fitted.residuals import with_residuals
+from twinned.fitted.held_out import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.base_estimator import (

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from twinned.estimators.methods import BaseTwin
 from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
-from twinned.fitted.residuals import with_residuals
+from twinned.fitted.held_out import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel

@@ -1,22 +1,37 @@
-"""Anchors: the known rows from which queries are predicted, and the queries."""
+"""Anchors: the known rows from which queries are predicted, what is derived from them, and queries.
+
+By the process of the learned metric, given the anchors, intervals are widened outside of them.
+Missing values that no anchor has are replaced by those of near anchors.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
 
-from twinned.fitted.applicability import ApplicabilityDomain
-from twinned.fitted.known_values import Mask
-from twinned.fitted.missing_values import NeighborImputer
-from twinned.fitted.sampling import MetricProcess
+from twinned.fitted.applicability import ApplicabilityDomain, Mask
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows
-from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
+from twinned.rows.folds import Folds
+from twinned.rows.neighbors import KERNELS, LEARNED, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.training import TrainingRows
+
+_N_VALUES = 30  # by which a row is completed; a prediction is their mean
+_MAX_DONORS = 1000  # known rows whose values are used; of more, a fixed random subset
+MAX_KNOWN = 1000  # known rows by which the process is conditioned
+_JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude
+_ROWS_PER_BLOCK = 1000
+# Variance of the slope of a trend beyond the known rows, for length scales of 1
+# (`benchmarks/intervals/outside.py`).
+TREND = 0.1
 
 
 class RowScale(Protocol):
@@ -159,3 +174,130 @@ class Anchors(TrainingRows):
 def values_of(rows: TrainingRows) -> dict[str, Any]:
     """The values of the fields of `TrainingRows`."""
     return {of.name: vars(rows)[of.name] for of in fields(TrainingRows)}
+
+
+class NeighborImputer:
+    """Values of rows that miss one which all known rows have, from known rows.
+
+    Models have not seen such rows, and their ways to handle missing values are not measured by the
+    calibration. Their prediction is the mean over values that the missing features take in the
+    nearest known rows, by the distances of the other features in the learned metric. Where known
+    rows miss values of a feature, too, it is left to the model.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n_features)
+        Known rows, with categories as codes.
+    features : ndarray of shape (n, n_encoded)
+        The same rows encoded.
+    metric : LearnedMetric
+        Scales of the encoded features.
+    schema : TableSchema
+        Kinds of the features.
+    """
+
+    def __init__(
+        self, matrix: Floats, features: Floats, metric: LearnedMetric, schema: TableSchema
+    ) -> None:
+        donors = np.random.RandomState(0).permutation(len(matrix))[:_MAX_DONORS]
+        self._matrix, self._schema = matrix[donors], schema
+        self._metric, self._scaled = metric, metric.transform(features[donors])
+        self.n_values: int = min(_N_VALUES, len(donors))
+
+    def complete(self, matrix: Floats, features: Floats, missing: Mask, n: int) -> Floats:
+        """(row, n, feature): rows with the values of the n nearest known rows, the nearest first.
+
+        `matrix` and `missing`, the values to complete, are (row, feature); `features` are encoded.
+        """
+        completed = np.repeat(matrix[:, None], n, axis=1)
+        scaled = self._metric.transform(features)
+        patterns, numbers = np.unique(missing, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            rows = np.flatnonzero(numbers.ravel() == number)
+            columns = self._schema.encoded_columns(np.flatnonzero(~pattern))
+            nearest = np.tile(np.arange(n), (len(rows), 1))
+            if len(columns):
+                index = NeighborIndex(self._scaled[:, columns])
+                nearest = index.kneighbors(scaled[rows][:, columns], n)[0]
+            completed[rows] = np.where(pattern, self._matrix[nearest], completed[rows])
+        return completed
+
+
+class MetricProcess:
+    """A Gaussian process with the learned length scales and noise, given known rows.
+
+    Covariances are in units of its amplitude. Of more than 1,000 known rows, a fixed random subset
+    is used.
+    """
+
+    def __init__(self, known_rows: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
+        """Of encoded features (known row, encoded feature)."""
+        self.metric: LearnedMetric = metric
+        self.schema: TableSchema = schema
+        self.n_known: int = len(known_rows)
+        self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
+        self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
+        self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
+        self.high: Floats = np.fmax.reduce(known_rows)
+        covariance = process_correlation(self.scaled, self.scaled)
+        covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
+        self.factor: Floats = np.linalg.cholesky(covariance)
+
+    def explained(self, scaled: Floats) -> Floats:
+        """(row, known row) of rows in length scales, whose inner products are explained."""
+        return solve_triangular(self.factor, process_correlation(self.scaled, scaled), lower=True).T
+
+    def std(self, features: Floats) -> Floats:
+        """(row,): standard deviation of y at rows with these encoded features.
+
+        A category that no known row has is as far from the others as these are from each other. A
+        feature beyond the range of the known rows adds the variance of a trend, which grows with
+        the square of the distance, as the process itself returns to its mean.
+        """
+        std, inverse = np.empty(len(features)), self.metric.length_scales**-2.0
+        for rows in gen_batches(len(features), _ROWS_PER_BLOCK):
+            new = np.zeros(len(features[rows]))
+            for feature in self.schema.categorical:
+                columns = self.schema.encoded_columns(np.array([feature]))
+                is_new = features[rows][:, columns].sum(axis=1) == 0
+                new += is_new * inverse[columns].mean()
+            scaled = self.metric.in_length_scales(features[rows])
+            covariance = process_correlation(self.scaled, scaled, new)
+            explained = solve_triangular(self.factor, covariance, lower=True)
+            remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
+            excess = features[rows] - np.clip(features[rows], self.low, self.high)
+            trend = TREND * np.nan_to_num(excess / self.metric.length_scales) ** 2
+            std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
+        return std
+
+    def amplitude(self, y: Floats) -> float:
+        """The likeliest standard deviation of the process, by values of the known rows."""
+        values = y[self.used] - y[self.used].mean()
+        independent = solve_triangular(self.factor, values, lower=True)
+        return max(float(np.sqrt(np.mean(independent**2))), 1e-290)
+
+    def held_out_std(self, features: Floats, folds: Folds) -> Floats:
+        """(row,): the same of the rows of folds, by the other rows; NaN of rows without a fold."""
+        std = np.full(len(features), np.nan)
+        for training, held_out in folds:
+            others = MetricProcess(features[training], self.metric, self.schema)
+            std[held_out] = others.std(features[held_out])
+        return std
+
+    def regression(self, y: Floats) -> Callable[[Floats], Floats]:
+        """The mean of the process (row, output) as a function of encoded features.
+
+        `y` are values (known row, output).
+        """
+        mean = y[self.used].mean(axis=0)
+        dual = cho_solve((self.factor, True), y[self.used] - mean)
+        scale = self.metric.in_length_scales
+        return lambda features: process_correlation(scale(features), self.scaled) @ dual + mean
+
+
+def process_correlation(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
+    """(first, second): the correlation of the process at scaled rows.
+
+    `further` (second,) is added to squares of distances.
+    """
+    return KERNELS["matern"](cdist(first, second, "sqeuclidean") + further)[0]

@@ -1,27 +1,116 @@
-"""Prediction: the predictive distribution of y of each query."""
+"""Prediction: the predictive distribution of y of each query.
+
+The correlation of the errors of two rows is the mean of three. The first is that of the estimates
+of anchors and members: each anchor with each member is one function of the features, and rows are
+correlated where the functions deviate from their mean alike. The second is that of a Gaussian
+process with the learned length scales and noise, given the anchors: rows are correlated that are
+near to each other, in units of what matters, and far from the anchors. The third is independence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
+from twinned.fitted.anchors import MetricProcess, process_correlation
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.quantiles import check_confidence, check_levels, check_values, tails
-from twinned.fitted.sampling import MAX_ROWS, SPREAD_FACTOR, ErrorFeatures, JointPrediction
 from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.rows.neighbors import KERNELS
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, check_numbers
+
+MAX_ROWS = 5000  # whose correlation matrix is computed
+# Root mean square error of held-out rows in units of the spread of the anchors' estimates, roughly:
+# it depends on the table and grows with the number of rows.
+SPREAD_FACTOR = 2.0
+_JITTER = 1e-8  # in units of the amplitude of the process
 
 NO_CALIBRATION = (
     "The model stores no calibration, which prediction intervals and quantiles need; "
     "twinned.cross_conformal(model, X, y) returns a model that does."
 )
+
+
+class ErrorFeatures(NamedTuple):
+    """What the correlations of the errors of rows are computed from."""
+
+    deviations: Floats  # (row, function), of the estimates, of norm 1, or 0 where all are equal
+    scaled: Floats  # (row, encoded feature), in length scales
+    explained: Floats  # (row, known row), whose inner products are explained by the known rows
+    variance: Floats  # (row,), of a measurement, in units of the amplitude of the process
+
+    @classmethod
+    def of(cls, deviations: Floats, features: Floats, process: MetricProcess) -> ErrorFeatures:
+        """The features of rows, from (row, function) deviations and encoded features."""
+        norm = np.linalg.norm(deviations, axis=1, keepdims=True)
+        unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
+        scaled = process.metric.in_length_scales(features)
+        explained = process.explained(scaled)
+        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), _JITTER)
+        return cls(unit, scaled, explained, remaining + process.metric.noise)
+
+    def by_process(self) -> Floats:
+        """(row, row): correlations of measurements of the rows, by the process alone."""
+        root = np.sqrt(self.variance)
+        covariance = process_correlation(self.scaled, self.scaled)
+        covariance -= self.explained @ self.explained.T
+        correlation: Floats = covariance / root[:, None] / root
+        np.fill_diagonal(correlation, 1.0)
+        return correlation
+
+    def correlation(self) -> Floats:
+        """(row, row): correlations of the errors of one measurement of each row."""
+        mean = (self.deviations @ self.deviations.T + self.by_process()) / 3.0
+        np.fill_diagonal(mean, 1.0)
+        return mean
+
+    def paired_correlation(self, other: ErrorFeatures) -> Floats:
+        """(row,): correlation of the errors of each row and the same or only row of `other`."""
+        squares = np.sum((self.scaled - other.scaled) ** 2, axis=1)
+        covariance = KERNELS["matern"](squares)[0] - np.sum(self.explained * other.explained, 1)
+        by_process = covariance / np.sqrt(self.variance * other.variance)
+        mean: Floats = (np.sum(self.deviations * other.deviations, axis=1) + by_process) / 3.0
+        return mean
+
+
+class JointPrediction(NamedTuple):
+    """Normal distribution of y at several rows."""
+
+    mean: Floats  # (row,)
+    std: Floats  # (row,)
+    correlation: Floats  # (row, row)
+
+    def sample(self, n_samples: int, rng: np.random.RandomState) -> Floats:
+        """(sample, row): joint draws.
+
+        >>> joint = JointPrediction(np.zeros(2), np.array([1.0, 2.0]), np.ones((2, 2)))
+        >>> first, second = joint.sample(5, np.random.RandomState(0)).T
+        >>> bool(np.allclose(second, 2 * first, atol=1e-3))
+        True
+        """
+        jitter = _JITTER * np.eye(len(self.mean))
+        factor = np.linalg.cholesky(self.correlation + jitter) * self.std[:, None]
+        normal: Floats = rng.standard_normal((n_samples, len(self.mean)))
+        return self.mean + normal @ factor.T
+
+
+def probability_positive(mean: Floats, std: Floats) -> Floats:
+    """Probability that a normal variable is positive; where std is 0, one half counts for 0.
+
+    >>> probability_positive(np.array([0.0, 0.0, 2.0]), np.array([1.0, 0.0, 0.0]))
+    array([0.5, 0.5, 1. ])
+    """
+    certain = np.where(mean > 0, np.inf, np.where(mean < 0, -np.inf, 0.0))
+    probability: Floats = ndtr(np.divide(mean, std, out=certain, where=std > 0))
+    return probability
 
 
 class PredictionOptions(TypedDict, total=False):

@@ -20,11 +20,10 @@ import numpy as np
 
 from twinned.batches.effects import BatchEffects
 from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.applicability import Mask
 from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.known_values import Mask
-from twinned.fitted.prediction import Prediction
-from twinned.fitted.sampling import ErrorFeatures
+from twinned.fitted.prediction import ErrorFeatures, Prediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks

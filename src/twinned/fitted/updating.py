@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
-from twinned.batches.variances import estimate_effects
+from twinned.batches.estimation import estimate_effects
 from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.twin import FittedTwin
-from twinned.rows.batches import batch_labels
 from twinned.rows.folds import complete_predictions
-from twinned.rows.schema import Floats, Indices, storable_labels
+from twinned.rows.schema import Floats, Indices, batch_labels, storable_labels
 
 _STD_BOUNDS = (0.3, 30.0)  # of the error of a known row of a batch, in units of that of all rows
 

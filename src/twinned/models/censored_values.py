@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import log_ndtr
 
 from twinned.models.gaussian_process import GaussianProcess, fit_gaussian_process
-from twinned.rows.kernels import KERNELS
+from twinned.rows.neighbors import KERNELS
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds

@@ -28,8 +28,13 @@ from twinned.models.marginal_likelihood import (
     maximize_with_counts,
     similar_start,
 )
-from twinned.rows.kernels import KERNELS, kernel_of_rows, mixed_correlation, tanimoto_similarity
-from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.neighbors import (
+    KERNELS,
+    LearnedMetric,
+    kernel_of_rows,
+    mixed_correlation,
+    tanimoto_similarity,
+)
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer

@@ -11,8 +11,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.metrics.pairwise import euclidean_distances
 
-from twinned.rows.kernels import KERNELS, NARROW_FEATURES, kernel_of_rows, mixed_correlation
-from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.neighbors import (
+    KERNELS,
+    NARROW_FEATURES,
+    LearnedMetric,
+    kernel_of_rows,
+    mixed_correlation,
+)
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from twinned._compat import BaseEstimator
 from twinned.rows.folds import distinct_rows
-from twinned.rows.kernels import KERNELS
-from twinned.rows.neighbors import LEARNED, check_metric
+from twinned.rows.neighbors import KERNELS, LEARNED, check_metric
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer, check_real
 

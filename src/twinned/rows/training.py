@@ -12,10 +12,17 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from twinned.rows.batches import check_batch_labels
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
+from twinned.rows.schema import (
+    Floats,
+    Rows,
+    TableSchema,
+    check_batch_labels,
+    is_table,
+    row_labels,
+    storable_labels,
+)
 from twinned.rows.validation import (
     check_numbers,
     check_row_numbers,

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from twinned.estimators.pipelines import unwrap
-from twinned.fitted.sampling import JointPrediction
+from twinned.fitted.prediction import JointPrediction
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import warn_without_batch
 from twinned.models.resources import limit_threads

@@ -26,8 +26,8 @@ from twinned.fitted.explanation import (
     tabulate_adjustments,
     tabulate_estimates,
 )
+from twinned.fitted.held_out import LocalResiduals
 from twinned.fitted.quantiles import tails
-from twinned.fitted.residuals import LocalResiduals
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import row_blocks
 from twinned.rows.folds import Folds, distinct_rows

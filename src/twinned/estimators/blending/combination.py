@@ -25,8 +25,7 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.held_out import HeldOutErrors
-from twinned.fitted.residuals import LocalResiduals, with_residuals
+from twinned.fitted.held_out import HeldOutErrors, LocalResiduals, with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import BatchErrors, errors_of_batches, update_effects
 from twinned.models.gaussian_process import GaussianProcess

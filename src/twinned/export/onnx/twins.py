@@ -16,7 +16,7 @@ from twinned.export.model_parts import anchor_shares, mean_residual
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
-from twinned.fitted.sampling import LEAST_VARIANCE, TREND
+from twinned.fitted.anchors import LEAST_VARIANCE, TREND
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.inputs import Scale
