@@ -114,8 +114,6 @@ CASES = [
     Case("UTF-8 with byte order mark", "a,y\n1.5,3\n2.5,4\n".encode("utf-8-sig"), A),
     Case("UTF-16 with byte order mark", "ä\ty\nrot\t3\nblau\t4\n".encode("utf-16"),
          {"ä": ["rot", "blau"]}, ("encoding utf-16, separator tab",)),
-    Case("UTF-16 without byte order mark", "a,y\n1.5,3\n2.5,4\n".encode("utf-16-le"), A,
-         ("encoding utf-16-le",)),
     Case("latin-1", "Größe;y\nklein;3\ngroß;4\n".encode("latin-1"),
          {"Größe": ["klein", "groß"]}, ("encoding cp1252, separator ;",)),
     Case("Windows-1252", "Preis;y\n5 €;3\nfrei – ja;4\n".encode("cp1252"),
@@ -127,15 +125,15 @@ CASES = [
     Case("line breaks of old computers", "a,y\r1.5,3\r2.5,4\r", A),
     Case("line break in quotes", '"a\nb",y\n"1.5",3\n2.5,4\n', {"a\nb": [1.5, 2.5]}),
     # --- numbers
-    Case("decimal comma", "a;y\n1,5;3,5\n2,5;4\n", A, ("decimal comma ('a', 'y')",), y=(3.5, 4.0)),
+    Case("decimal comma", "a;y\n1,5;3,5\n2,5;4\n", A, ("decimal comma",), y=(3.5, 4.0)),
     Case("decimal comma and points between thousands", "a;y\n1.234,5;1.000\n0,5;2.000\n",
-         {"a": [1234.5, 0.5]}, ("decimal comma and thousands separated by '.'",), y=(1000, 2000)),
+         {"a": [1234.5, 0.5]}, ("decimal comma, thousands separated by '.'",), y=(1000, 2000)),
     Case("commas between thousands", 'a,y\n"1,234.5",3\n"12,000",4\n', {"a": [1234.5, 12000]},
          ("thousands separated by ','",)),
     Case("spaces between thousands", "a;y\n1 234,5;3\n12\u00a0000,5;4\n",
-         {"a": [1234.5, 12000.5]}, ("decimal comma and thousands separated by ' '",)),
+         {"a": [1234.5, 12000.5]}, ("decimal comma, thousands separated by ' '",)),
     Case("apostrophes between thousands", "a;y\n1'234.5;3\n12’000;4\n", {"a": [1234.5, 12000]},
-         ("thousands separated by \"'\" ('a')",)),
+         ("thousands separated by \"'\"",)),
     Case("comma that is either", "a;y\n1,234;3\n2,345;4\n",
          error=("line 2, column 'a': '1,234' is 1.234 or 1234", "--decimal ',' or --thousands")),
     Case("point that is either", "a;y\n1.234;3\n2.345;4\n", error=("'1.234' is 1.234 or 1234",)),
@@ -144,11 +142,11 @@ CASES = [
     Case("comma that is either, thousands given", "a;y\n1,234;3\n2,345;4\n", {"a": [1234, 2345]},
          ("separator ;",), options={"thousands": ","}),
     Case("another column shows the decimal sign", "a;b;y\n1.234;0,5;3\n2.345;0,7;4\n",
-         {"a": [1234, 2345], "b": [0.5, 0.7]}, ("thousands separated by '.' ('a')",)),
+         {"a": [1234, 2345], "b": [0.5, 0.7]}, ("decimal comma, thousands separated by '.'",)),
     Case("two decimal signs in a column", "a;y\n1,5;3\n2.5;4\n3.5;4\n",
          error=("line 2, column 'a': '1,5' is text in a numeric column",)),
     Case("currency and percent", "a;b;y\n$1,200.50;5 %;3\n$900;7.5 %;4\n",
-         {"a": [1200.5, 900], "b": [5, 7.5]}, ("numbers without '$'", "numbers without '%'")),
+         {"a": [1200.5, 900], "b": [5, 7.5]}, ("thousands separated by ','; ",)),
     Case("unit", "a,y\n12.5 mg,3\n3 mg,4\n7 mg,5\n",
          error=("line 2, column 'a': '12.5 mg' is text", "without the unit 'mg'")),
     Case("minus sign of typography", "a,y\n−1.5,3\n2.5,4\n", {"a": [-1.5, 2.5]}),
@@ -174,7 +172,7 @@ CASES = [
          {"a": [1.5, 2.5], "b": [1, 4], "b (limit)": [-1, 0]},
          ("1 of 3 rows have no value of any feature and are not used", "half the limit"), y=(3, 4)),
     Case("600 different numbers as text", lines("a;y", lambda i: f"{i % 596},{i % 7}5;{i}", 600),
-         {"a": [float(f"{i % 596}.{i % 7}5") for i in range(600)]}, ("decimal comma ('a')",)),
+         {"a": [float(f"{i % 596}.{i % 7}5") for i in range(600)]}, ("decimal comma",)),
     Case("missing values", "a,b,y\n?,x,3\n1.5,n/a,4\n-,,5\n#DIV/0!,x,6\n",
          {"a": [NAN, 1.5, NAN], "b": ["x", None, "x"]},
          ("1 of 4 rows have no value of any feature",), y=(3, 4, 6)),
@@ -206,12 +204,6 @@ CASES = [
       for name in ("Unnamed: 0", "rownames", "row_number", "Row ID", "index")),
     Case("identifier of numbers", lines("sample_id,a,y", lambda i: f"{7 * i * i + 1},{i * i},{i}"),
          {"a": squares()}, ("column 'sample_id' is an identifier",)),
-    Case("identifier and copies of rows", lines("sample_id,a,y",
-         lambda i: f"{7 * (i % 25) ** 2 + 1},{(i % 25) ** 2},{i % 25}", 30), {"a": squares(30, 25)},
-         ("column 'sample_id' is an identifier",)),
-    Case("counter and copies of rows", lines("nr,a,y",
-         lambda i: f"{i % 25 + 1},{(i % 25) ** 2},{i % 25}", 30), {"a": squares(30, 25)},
-         ("column 'nr' counts the rows",)),
     Case("596 texts in 600 rows", lines("id,a,y", lambda i: f"row {i % 596},{i * i},{i}", 600),
          {"a": squares(600)}, ("'id' holds 596 different texts in 600 rows, such as 'row 0'",
          "--label id", "--group id", "--categorical id")),
@@ -259,20 +251,18 @@ CASES = [
     Case("no such sheet", excel(("Data", [["a", "y"], [1, 2]])),
          error=("has no sheet 'Raw' (--sheet); its sheets are 'Data'",), options={"sheet": "Raw"},
          suffix="xlsx"),
-    Case("sheet of a text file", "a,y\n1,2\n", error=("--sheet does not apply",),
-         options={"sheet": "1"}),
     Case("Excel with numbers as text, dates and booleans", excel(("Data", [["a", "d", "b", "y"],
          ["1,5", DAY, True, 3], ["2,5", DAY, False, 4]])), {"a": [1.5, 2.5], "b": [1, 0]},
-         ("decimal comma ('a')", "column 'd' holds dates, such as '2024-01-30'"), suffix="xlsx"),
+         ("decimal comma", "column 'd' holds dates, such as '2024-01-30'"), suffix="xlsx"),
     Case("Excel with a text among numbers", excel(("Data", [["a", "y"], [1.5, 3], [None, None],
          ["x", 4], [3.5, 5]])), error=("row 4, column 'a': 'x' is text",), suffix="xlsx"),
     Case("Excel with a number as text among numbers", excel(("Data", [["a", "y"], [1.5, 3],
-         ["2,5", 4]])), A, ("decimal comma ('a')",), suffix="xlsx"),
+         ["2,5", 4]])), A, ("decimal comma",), suffix="xlsx"),
     # --- Excel files of a laboratory
     Case("cover sheet", lab(), LAB, (f"{FOUND} 3; --sheet, --header-row",), suffix="xlsx"),
     Case("limits among numbers", lab(B2="<0,10", B5="> 1,5"),
          LAB | {"Pb": [0.05, 1.5, 2.5, 1.5], "Pb (limit)": [-1, 0, 0, 1]},
-         (f"{FOUND} 3, decimal comma ('Pb')", "half the limit"), suffix="xlsx"),
+         (f"{FOUND} 3, decimal comma", "half the limit"), suffix="xlsx"),
     Case("limits among numbers, decimal given", lab(B2="<0,10"),
          LAB | {"Pb": [0.05, 1.5, 2.5, 3.5], "Pb (limit)": [-1, 0, 0, 0]},
          (FOUND, "half the limit"), options={"decimal": ","}, suffix="xlsx"),
@@ -301,10 +291,6 @@ CASES = [
     Case("several problems in Excel", lab(B3="n.d.", B4="trace"),
          error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",),
          suffix="xlsx"),
-    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("column 'y' has formulas "
-         "without stored values ('Data!D5', 'Data!D6'); save it in Excel",), suffix="xlsx"),
-    Case("many formulas without values", lab(n=9, **{f"C{i}": "=1" for i in range(2, 11)}),
-         error=("column 'Cu' has", "'Data!C8' and 4 more); save",), suffix="xlsx"),
     Case("unused formulas without values", lab(["Mean", "=1", "=2", "=3"], [None, None, "=B4"],
          C3="=1", above=[["=1", "=2"], ["Sample", "Pb", "Cu", "y"]]),
          {"Sample": LAB["Sample"], "Pb": LAB["Pb"]}, (f"{FOUND} 4",
@@ -373,7 +359,7 @@ def test_file(case, tmp_path):
         list(data.X[name].cat.categories) if data.X[name].dtype == "category" else None
         for name in data.X.columns
     ]
-    table = read_table(options.table, options.reading, list(data.X.columns))
+    table = read_table(options.table, options, list(data.X.columns))
     table = table.take([table.lines.index(line) for line in data.table.lines])
     again, _ = prediction_frame(table, list(data.X.columns), categories)
     assert_features(again, case.features)
@@ -427,7 +413,7 @@ def test_german_file_predicts_like_a_plain_one(tmp_path):
               "-o", model, "--json")  # fmt: skip
     assert fit.exit_code == 0, fit.output
     assert len(fit.stderr.splitlines()) == 3  # notation, identifier, limits
-    assert re.search("separator ;, decimal comma .*\n.*'Probe' holds 30 .*\n.*'lead'", fit.stderr)
+    assert re.search("separator ;, decimal comma.*\n.*'Probe' holds 30 .*\n.*'lead'", fit.stderr)
     assert json.loads(fit.stdout)["numbers"] == [
         "lead", "x", "day (days)", "day (month)", "day (weekday)", "lead (limit)",
     ]  # fmt: skip

@@ -18,8 +18,7 @@ from twinned.app.tables.frames import (
     source_columns,
     training_frame,
 )
-from twinned.app.tables.reader import read_table
-from twinned.app.tables.table import ReadOptions
+from twinned.app.tables.reader import ReadOptions, read_table
 from twinned.persistence.archive import write_atomically
 
 
@@ -31,7 +30,7 @@ def table(tmp_path):
             path.write_bytes(content)
         else:
             path.write_text(content, encoding="utf-8", newline="")
-        return read_table(path, ReadOptions(separator))
+        return read_table(path, ReadOptions(separator=separator))
 
     return write
 
@@ -284,8 +283,8 @@ def test_workbook_without_a_readable_sheet(tmp_path):
         contents = {name: parts.read(name) for name in parts.namelist()}
     sheet = "xl/worksheets/sheet1.xml"
     for changed, message in (
-        ({}, "has no sheet of cells that can be read; save the table as CSV."),
-        ({sheet: contents[sheet][:-90]}, "sheet 'Data' cannot be read: "),
+        ({}, "cannot be read as an Excel file: "),
+        ({sheet: contents[sheet][:-90]}, "cannot be read as an Excel file: "),
     ):
         with zipfile.ZipFile(path, "w") as parts:
             for name, content in contents.items():

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
-from twinned.app.tables.table import ReadOptions
+from twinned.app.tables.reader import ReadOptions
 
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
 KINDS = ("categorical", "numeric", "date", "smiles")  # of a column, each an option
@@ -73,7 +73,7 @@ def make_command(options: type, run: Callable[..., None]) -> Callable[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableOptions:
+class TableOptions(ReadOptions):
     """How the file of a table is read; what is None is detected.
 
     Parameters
@@ -105,18 +105,6 @@ class TableOptions:
     sheet: Annotated[str | None, _reading_option(metavar="SHEET")] = None
     header_row: Annotated[int | None, _reading_option(metavar="N", min=1)] = None
     missing: Annotated[list[str] | None, _reading_option(metavar="TEXT")] = None
-
-    @property
-    def reading(self) -> ReadOptions:
-        return ReadOptions(
-            separator=self.separator,
-            decimal=self.decimal,
-            thousands=self.thousands,
-            encoding=self.encoding,
-            sheet=self.sheet,
-            header_row=self.header_row,
-            missing=frozenset(map(str.casefold, self.missing or ())),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,7 +135,7 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     from twinned.app.cli.saved_model import note_unknown_batch, read_rows
 
     path = options.result_path(options.known)
-    table = read_table(options.table, options.reading, predictor.names or ())
+    table = read_table(options.table, options, predictor.names or ())
     table.require(options.copied, "--keep")
     rows = read_rows(predictor, table)
     remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"

@@ -73,7 +73,6 @@ def query_command(options: QueryOptions) -> None:
     """Select the rows of a table to measure next, with a saved model."""
     from twinned.app.cli.results import output_result
     from twinned.app.cli.saved_model import load_with_table, note_unknown_batch, read_rows
-    from twinned.app.tables.frames import copied_columns
 
     path = options.result_path(options.pending)
     predictor, table = load_with_table(options)
@@ -83,8 +82,7 @@ def query_command(options: QueryOptions) -> None:
     note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
     with messages.print_warnings():
         selected, columns = _select_rows(options, table, predictor, rows)
-    cells = copied_columns(table, predictor.names or table.names, predictor.categories)
-    copied = {name: [column[i] for i in selected] for name, column in cells.items()}
+    copied = dict(zip(table.names, table.take(selected.tolist()).columns, strict=True))
     facts = {"rows": len(table), "strategy": options.strategy}
     summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
     output_result(options, path, copied, columns, facts, summary)

@@ -9,8 +9,8 @@ from twinned import load
 from twinned.app.cli.messages import print_message, print_notes, print_warnings
 from twinned.app.cli.options import BatchOptions, SavedModelOptions
 from twinned.app.prediction import FeatureRows, TablePredictor
-from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import ReadOptions, Table
+from twinned.app.tables.reader import ReadOptions, read_table, reading_note
+from twinned.app.tables.table import Table
 
 
 def load_predictor(path: Path) -> TablePredictor:
@@ -26,7 +26,7 @@ def load_predictor(path: Path) -> TablePredictor:
 def load_with_table(options: SavedModelOptions) -> tuple[TablePredictor, Table]:
     """Load the model and read the table of a command."""
     predictor = load_predictor(options.model)
-    return predictor, read_table(options.table, options.reading, predictor.names or ())
+    return predictor, read_table(options.table, options, predictor.names or ())
 
 
 def with_batches(predictor: TablePredictor, options: BatchOptions) -> TablePredictor:
@@ -42,7 +42,7 @@ def with_batches(predictor: TablePredictor, options: BatchOptions) -> TablePredi
 
 def reading_of_other_file(options: SavedModelOptions) -> ReadOptions:
     """How a second file is read, which may be of another kind: its sheet is the first."""
-    return replace(options.reading, encoding=None, sheet=None, header_row=None)
+    return replace(options, encoding=None, sheet=None, header_row=None)
 
 
 def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:

@@ -92,7 +92,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
 
     A ValueError names the option or the line of the file.
     """
-    all_rows = read_table(options.table, options.reading, options.targets)
+    all_rows = read_table(options.table, options, options.targets)
     kinds = _check_columns(all_rows, options)
     table, dropped = _drop_rows(all_rows, options.targets)
     excluded = ["", *options.targets, *(options.drop or ()), options.group, options.error]

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from twinned.app.serve.inputs import Json
-from twinned.app.tables.header import cell_text
-from twinned.app.tables.numbers import PLAIN
-from twinned.app.tables.table import Table
+from twinned.app.tables.table import Table, cell_text
 from twinned.exceptions import MissingExtraError
 
 MAX_ROWS = 1_000
@@ -93,7 +91,6 @@ def rows_table(rows: list[Json]) -> Table:
         columns=columns,
         lines=list(range(1, len(rows) + 1)),
         line_word="row",
-        formats=[PLAIN] * len(names),
         is_file=False,
     )
 

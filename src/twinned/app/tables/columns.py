@@ -14,10 +14,10 @@ import pandas as pd
 
 from twinned.app.tables.numbers import (
     PLAIN,
-    NumberFormat,
     common_unit,
     distinct_values,
     is_missing,
+    is_number,
     split_limit,
 )
 from twinned.app.tables.table import Table, join_names, quoted
@@ -62,28 +62,31 @@ class Contents:
         return not self.texts and (bool(self.numbers) or not self.limits)
 
     @property
-    def is_mostly_numeric(self) -> bool:
-        """Whether text seems to be a mistake in a numeric column."""
-        return bool(self.numbers) and len(self.texts) <= len(self.numbers) + len(self.limits)
+    def has_wrong_text(self) -> bool:
+        """Whether texts seem to be mistakes, units or another notation in a column of numbers."""
+        if self.numbers and len(self.texts) <= len(self.numbers) + len(self.limits):
+            return True
+        if common_unit(self.texts):
+            return True
+        return bool(self.texts) and all(map(is_number, self.texts))
 
 
 def column_contents(table: Table, name: str) -> Contents:
     """Sort the different cells of a column into numbers, limits and texts."""
     contents = Contents([], [], [])
-    numbers, number_format = table.numbers(name), table.number_format(name)
+    numbers = table.numbers(name)
     if None not in numbers:
         return contents
     distinct = dict(zip(table.column(name), numbers, strict=True))
     for cell, number in distinct.items():
         if number is None:
-            is_limit = parse_limit(cell, number_format) is not None
-            (contents.limits if is_limit else contents.texts).append(cell)
+            (contents.texts if parse_limit(cell) is None else contents.limits).append(cell)
         elif not math.isnan(number):
             contents.numbers.append(cell)
     return contents
 
 
-def parse_limit(cell: str, number_format: NumberFormat = PLAIN) -> tuple[float, float] | None:
+def parse_limit(cell: str) -> tuple[float, float] | None:
     """Return the value that replaces a limit, and −1 (below) or 1 (above); None for other cells.
 
     The value is half of a limit that the true value is below, if that is positive, else the limit.
@@ -92,7 +95,7 @@ def parse_limit(cell: str, number_format: NumberFormat = PLAIN) -> tuple[float, 
     ((2.5, -1.0), (100.0, 1.0), None)
     """
     side, rest = split_limit(cell)
-    limit = number_format.parse(rest) if side else None
+    limit = PLAIN.parse(rest) if side else None
     if limit is None:
         return None
     return (limit / 2 if side < 0 and limit > 0 else limit), side
@@ -138,11 +141,10 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     sides = np.zeros(len(numbers))
     if None in numbers and is_boolean(column):
         return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
-    _check_notation(table, name)
     values = np.array(numbers, dtype=np.float64)
     texts = []
     for row in [row for row, number in enumerate(numbers) if number is None]:
-        limit = parse_limit(column[row], table.number_format(name))
+        limit = parse_limit(column[row])
         if limit is None:
             texts.append(row)
         else:
@@ -158,40 +160,24 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     return values, sides
 
 
-def _check_notation(table: Table, name: str) -> None:
-    """Raise a ValueError for a column whose decimal sign cannot be detected."""
-    sign = table.number_format(name).ambiguous
-    if sign:
-        row, cell = next((row, cell) for row, cell in enumerate(table.column(name)) if sign in cell)
-        number = float(cell.lstrip("<>≤≥= ").replace(sign, "").replace("−", "-"))
-        meanings = f"{quoted(cell)} is {number / 1000:g} or {number:g}"
-        give = f"give --decimal '{sign}' or --thousands '{sign}'"
-        raise ValueError(f"{table.location(row, name)}: {meanings}; {give}.")
-
-
 def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
     """Describe where cells of a numeric column are no numbers, and why."""
-    column, number_format = table.column(name), table.number_format(name)
+    column = table.column(name)
     cell, *others = dict.fromkeys(column[row] for row in rows)
     reason = f"{table.location(rows[0], name)}: {quoted(cell)} is text in a numeric column"
     reason += f", as are {join_names(others)}" if others else ""
-    unit = common_unit([cell, cell])
-    if unit:
+    if unit := common_unit([cell, cell]):
         return f"{reason}; write numbers without the unit {unit!r}"
     if not table.is_file:
         return f"{reason}; write a number such as 1.5"
-    other = "," if number_format.decimal == "." else "."
-    if NumberFormat(other).parse(cell) is not None:
-        sign = "comma" if number_format.decimal == "," else "point"
-        return f"{reason} (other numbers of the table have a decimal {sign}; see --decimal)"
-    return reason
+    return f"{reason}; see --decimal and --thousands" if is_number(cell) else reason
 
 
 def target_column(table: Table, name: str) -> TargetBounds:
     """Convert the target to bounds of its values; the table has no row without a value."""
     hint = "; the target must be a number or a limit such as <5 in every row"
     contents = column_contents(table, name)
-    if len(contents.texts) > 1 and not (contents.is_mostly_numeric or is_boolean(contents.texts)):
+    if len(contents.texts) > 1 and not (contents.has_wrong_text or is_boolean(contents.texts)):
         texts = f"column {name!r} holds text such as {join_names(contents.texts[:2])}"
         raise ValueError(f"{table.path}, {texts}; the --target must be a column of numbers.")
     values, sides = numeric_column(table, name, hint)
@@ -201,11 +187,10 @@ def target_column(table: Table, name: str) -> TargetBounds:
 
 def is_categorical(table: Table, name: str) -> bool:
     """Return whether a column holds text; raise a ValueError if that seems to be a mistake."""
-    _check_notation(table, name)
     contents = column_contents(table, name)
     if contents.is_numeric or is_boolean(table.column(name)):
         return False
-    if contents.is_mostly_numeric or common_unit(contents.texts):
+    if contents.has_wrong_text:
         missing = f"--missing {shlex.quote(contents.texts[0])} if it means a missing value"
         option = f"make the column categorical with --categorical {shlex.quote(name)}"
         hint = f"; correct it, give {missing}, or {option}"

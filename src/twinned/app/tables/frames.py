@@ -26,7 +26,7 @@ from twinned.app.tables.columns import (
     molecule_columns,
     numeric_column,
 )
-from twinned.app.tables.numbers import common_unit, distinct_values
+from twinned.app.tables.numbers import distinct_values
 from twinned.app.tables.table import Table, join_names, quoted
 from twinned.estimators.molecules import DESCRIPTORS, FRAGMENT
 
@@ -124,21 +124,6 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(_source(columns, name)[0] for name in names))
 
 
-def copied_columns(
-    table: Table, names: Sequence[str], categories: Sequence[Sequence[object] | None]
-) -> dict[str, list[str]]:
-    """Return the cells of all columns, those of numeric features of a model with decimal points.
-
-    `names` and `categories` are those of the features, as of `prediction_frame`.
-    """
-    features = zip(names, categories, strict=True)
-    numeric = source_columns(table, [name for name, each in features if each is None])
-    columns = dict(zip(table.names, table.columns, strict=True))
-    for name in numeric:
-        columns[name] = list(map(table.number_format(name).plain, columns[name]))
-    return columns
-
-
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
     """Return the location of the first missing value of features, None if there is none."""
     rows, columns = frame.isna().to_numpy().nonzero()
@@ -189,8 +174,6 @@ def recognize_role(table: Table, name: str) -> str | None:
     option = shlex.quote(name)
     if not distinct:
         return f"column {name!r} is empty and is not used."
-    if table.number_format(name).ambiguous:
-        return None
     if are_dates(distinct):
         dates = f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used"
         parts = f"--date {option} uses its parts ({', '.join(PARTS)}) as features"
@@ -198,7 +181,7 @@ def recognize_role(table: Table, name: str) -> str | None:
     contents = column_contents(table, name)
     if not contents.texts and not contents.limits:
         return _number_role(table, name, len(distinct))
-    if contents.is_numeric or contents.is_mostly_numeric or common_unit(contents.texts):
+    if contents.is_numeric or contents.has_wrong_text:
         return None
     if len(distinct) > MIN_DISTINCT and 2 * len(distinct) > len(column):
         smiles = f"--smiles {option} describes molecules, " if "smiles" in name.lower() else ""
@@ -218,8 +201,7 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
-    first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows
-    numbers = np.array(table.numbers(name), dtype=np.float64)[first_rows]
+    numbers = np.array(table.numbers(name), dtype=np.float64)
     if not are_row_numbers(numbers):
         return None
     if (np.diff(numbers) == 1).all():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 _SPACES = " \u00a0\u2009\u202f"  # space, and those that typography puts between thousands
@@ -25,22 +25,18 @@ _LONGEST_MISSING = max(map(len, MISSING))
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Notation of the numbers of a column.
+    """Notation of the numbers of a table.
 
-    `thousands` is empty or the separator, where any space stands for all kinds of spaces. `sign` is
-    a currency or percent sign that each cell has. `ambiguous` is the sign that may be decimal or
-    separate thousands, empty where the notation is known.
+    `thousands` is empty or the separator, where any space stands for all kinds of spaces.
     """
 
     decimal: str = "."
     thousands: str = ""
-    sign: str = ""
-    ambiguous: str = ""
 
     @cached_property
     def _grouped(self) -> re.Pattern[str]:
         groups = _GROUPED % _any_of(self.thousands)
-        return re.compile(rf"[-+]?{groups}(?:{re.escape(self.decimal)}\d*)?")
+        return re.compile(rf"[-+−]?{groups}(?:{re.escape(self.decimal)}\d*)?")
 
     def parse(self, cell: str) -> float | None:
         """Return the number in a cell that is not missing, None for text.
@@ -50,7 +46,7 @@ class NumberFormat:
         >>> NumberFormat().parse("1_000"), NumberFormat(thousands=",").parse("1,5")
         (None, None)
         """
-        text = self._plain(cell)
+        text = self._with_point(cell)
         try:
             return None if text is None or "_" in text else float(text)
         except ValueError:
@@ -59,27 +55,39 @@ class NumberFormat:
     def plain(self, cell: str) -> str:
         """Return a number or limit with a decimal point and no thousands separators.
 
-        Any other cell, and a number with a sign such as %, is returned as it is.
+        Any other cell is returned as it is.
 
         >>> NumberFormat(",", ".").plain("1.234,50"), NumberFormat(",").plain("<0,5")
         ('1234.50', '<0.5')
         """
         _, number = split_limit(cell)
-        plain = None if self.sign or self.parse(number) is None else self._plain(number)
+        plain = None if self.parse(number) is None else self._with_point(number)
         return cell if plain is None else cell.removesuffix(number) + plain
 
-    def _plain(self, cell: str) -> str | None:
-        text = cell.replace("−", "-").replace(self.sign, "").strip() if self.sign else cell
-        if self.thousands and self._grouped.fullmatch(text):
-            text = re.sub(_any_of(self.thousands), "", text)
+    def _with_point(self, cell: str) -> str | None:
+        if self.thousands and self._grouped.fullmatch(cell):
+            cell = re.sub(_any_of(self.thousands), "", cell)
         if self.decimal != ".":
-            if "." in text:
+            if "." in cell:
                 return None
-            text = text.replace(self.decimal, ".", 1)
-        return text.replace("−", "-")
+            cell = cell.replace(self.decimal, ".", 1)
+        return cell.replace("−", "-")
+
+    def describe(self) -> list[str]:
+        """Return what differs from plain numbers with a decimal point, for a note."""
+        separated = [f"thousands separated by {self.thousands!r}"] if self.thousands else []
+        return (["decimal comma"] if self.decimal == "," else []) + separated
 
 
 PLAIN = NumberFormat()
+# In the order of preference, where several give the same numbers.
+_NOTATIONS = [
+    NumberFormat(decimal, thousands)
+    for thousands in ("", ",", ".", " ", "'")
+    for decimal in ".,"
+    if decimal != thousands
+]
+_SAMPLE = 500  # different cells of a column, by which the notation is detected
 
 
 def is_missing(cell: str) -> bool:
@@ -89,28 +97,16 @@ def is_missing(cell: str) -> bool:
 def is_number(cell: str) -> bool:
     """Whether a cell is a number or a limit in any notation.
 
-    >>> is_number("1.234,5"), is_number("<0,10"), is_number("5 %"), is_number("mg/L")
-    (True, True, True, False)
+    >>> is_number("1.234,5"), is_number("<0,10"), is_number("mg/L")
+    (True, True, False)
     """
-    text = split_limit(cell)[1].strip(_SIGNS + " ")
-    is_any = any(notation.parse(text) is not None for notation in _NOTATIONS)
-    return is_any and not text.isalpha()  # as inf
+    text = split_limit(cell)[1]
+    return any(notation.parse(text) is not None for notation in _NOTATIONS)
 
 
 def distinct_values(column: Iterable[str]) -> list[str]:
     """The different cells of a column that are not missing, in order."""
     return [cell for cell in dict.fromkeys(column) if not is_missing(cell)]
-
-
-def parse_all(cells: Sequence[str], decimal: str) -> list[float] | None:
-    """Return the numbers in all cells, fast, None where any is no number without thousands."""
-    joined = "".join(cells)
-    if "_" in joined or (decimal != "." and "." in joined):
-        return None
-    try:
-        return [float(cell.replace(decimal, ".")) for cell in cells]
-    except ValueError:
-        return None
 
 
 def _any_of(separator: str) -> str:
@@ -144,113 +140,52 @@ def common_unit(cells: Sequence[str]) -> str:
     return units.pop() if len(matches) > 1 and len(units) == 1 else ""
 
 
-# --- detection --------------------------------------------------------------------------------
+def remove_sign(column: list[str]) -> list[str]:
+    """Return the cells without the currency or percent sign that all numbers of a column have.
 
-# Notations in the order of preference, where several give the same numbers.
-_NOTATIONS = [
-    NumberFormat(decimal, thousands)
-    for thousands in ("", ",", ".", " ", "'")
-    for decimal in ".,"
-    if decimal != thousands
-]
-_SAMPLE = 1000  # different cells of a column, by which its notation is detected
-
-
-@dataclass(frozen=True)
-class _Readings:
-    """Notations of a column, one for each way to read its numbers; none for a column of text.
-
-    `decimals` are the decimal signs that its cells may have: one where they show it.
+    >>> remove_sign(["$1,200", "", "$7"]), remove_sign(["5 %", "7"])
+    (['1,200', '', '7'], ['5 %', '7'])
     """
-
-    formats: list[NumberFormat]
-    decimals: set[str]
-
-
-def _read_numbers(cells: Sequence[str]) -> _Readings:
-    """Return the notations in which most cells are numbers, if half of them are."""
-    if parse_all(cells, ".") is not None:  # which is fast
-        with_point = [cell for cell in cells if "." in cell]
-        if any(NumberFormat(",", ".").parse(cell) is None for cell in with_point):
-            return _Readings([PLAIN], {"."})
-    # integers, which have no sign, come last
-    sample = sorted((split_limit(cell)[1] for cell in cells), key=str.isdigit)[:_SAMPLE]
-    sign = next((sign for sign in _SIGNS if sample and all(sign in cell for cell in sample)), "")
-    possible = [
-        replace(notation, sign=sign)
-        for notation in _NOTATIONS
-        if not notation.thousands or re.search(_any_of(notation.thousands), "".join(sample))
-    ]
-    by_format = {notation: [notation.parse(cell) for cell in sample] for notation in possible}
-    least_text = min(numbers.count(None) for numbers in by_format.values())
-    if 2 * least_text > len(sample) or not sample:
-        return _Readings([], set())
-    best = {found: tuple(x) for found, x in by_format.items() if x.count(None) == least_text}
-    first = next(iter(best.values()))
-    distinct: dict[tuple[float | None, ...], NumberFormat] = {}
-    for number_format, numbers in best.items():
-        if all((x is None) == (y is None) for x, y in zip(numbers, first, strict=True)):
-            distinct.setdefault(numbers, number_format)
-    return _Readings(list(distinct.values()), {number_format.decimal for number_format in best})
+    present = distinct_values(column)
+    for sign in _SIGNS if present else "":
+        if all(sign in cell and is_number(cell.replace(sign, "").strip()) for cell in present):
+            return [cell.replace(sign, "").strip() for cell in column]
+    return column
 
 
 def detect_formats(
-    columns: Sequence[Sequence[str]],
-    decimal: str | None = None,
-    thousands: str | None = None,
-    typed: Collection[int] = (),
-    point_expected: bool = True,
+    columns: Iterable[Sequence[str]], point_expected: bool = True
 ) -> list[NumberFormat]:
-    """Return the notation of the numbers of each column.
+    """Return the notation in which most cells are numbers; several, if their numbers differ.
 
     Parameters
     ----------
-    columns : sequence of sequences of str
-        The cells of each column.
-    decimal, thousands : str, default=None
-        The notation of all columns, instead of detecting it.
-    typed : collection of int
-        Columns whose numbers are known to have a decimal point.
+    columns : iterable of sequences of str
+        The different cells of each column. Those of which less than half are numbers do not count.
     point_expected : bool
-        Whether 1.234 is a number with three decimals where no cell of the table shows the decimal
-        sign. It is ambiguous otherwise, as in files that are separated by semicolons.
+        Whether 1.234 is a number with three decimals where no cell shows the decimal sign.
+        Otherwise it may have a separator of thousands, as in files separated by semicolons.
     """
-    cells_of = [[] if j in typed else distinct_values(cells) for j, cells in enumerate(columns)]
-    readings = [_read_numbers(cells) for cells in cells_of]
-    if decimal is not None or thousands is not None:
-        decimal = decimal or ("," if thousands == "." else ".")
-        signs = [column.formats[0].sign if column.formats else "" for column in readings]
-        formats = [NumberFormat(decimal, thousands or "", sign) for sign in signs]
-        return [PLAIN if j in typed else notation for j, notation in enumerate(formats)]
-    shown = [column.decimals for column in readings if len(column.decimals) == 1]
-    decimals = set[str]().union(*shown)
-    return [_choose(column.formats, decimals, point_expected) for column in readings]
+    numbers: dict[NumberFormat, list[float | None]] = {notation: [] for notation in _NOTATIONS}
+    for cells in columns:
+        # integers, which have no sign, come last
+        sample = sorted((split_limit(cell)[1] for cell in cells), key=str.isdigit)[:_SAMPLE]
+        parsed = {notation: list(map(notation.parse, sample)) for notation in _NOTATIONS}
+        if 2 * min(map(_count_texts, parsed.values())) <= len(sample):
+            for notation in _NOTATIONS:
+                numbers[notation] += parsed[notation]
+    fewest = min(map(_count_texts, numbers.values()))
+    best = [notation for notation in _NOTATIONS if _count_texts(numbers[notation]) == fewest]
+    if best[0] == PLAIN and point_expected:
+        return [PLAIN]
+    return best[:1] + [x for x in best[1:] if _differ(numbers[best[0]], numbers[x])]
 
 
-def _choose(formats: list[NumberFormat], decimals: set[str], point_expected: bool) -> NumberFormat:
-    """Return the notation of a column, by the decimal signs that are shown in the table."""
-    if len(formats) < 2:
-        return formats[0] if formats else PLAIN
-    as_shown = [number_format for number_format in formats if {number_format.decimal} == decimals]
-    if as_shown:
-        return as_shown[0]
-    first, second = formats[:2]
-    if point_expected and (first.decimal, first.thousands) == (".", ""):
-        return first
-    return NumberFormat(sign=first.sign, ambiguous=second.thousands)
+def _count_texts(numbers: list[float | None]) -> int:
+    return numbers.count(None)
 
 
-def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:
-    """Describe the notations other than plain numbers with a decimal point, for a note."""
-    by_format: dict[NumberFormat, list[str]] = {}
-    for name, notation in zip(names, formats, strict=True):
-        if notation != PLAIN and not notation.ambiguous:
-            by_format.setdefault(notation, []).append(name)
-    described = []
-    for notation, columns in by_format.items():
-        texts = ["decimal comma"] if notation.decimal == "," else []
-        texts += [f"thousands separated by {notation.thousands!r}"] if notation.thousands else []
-        texts += [f"numbers without {notation.sign!r}"] if notation.sign else []
-        shown = ", ".join(map(repr, columns[:3])) + (", …" if len(columns) > 3 else "")
-        described.append(f"{' and '.join(texts)} ({shown})")
-    return described
+def _differ(first: list[float | None], second: list[float | None]) -> bool:
+    """Whether any cell is a number in two notations, but not the same one."""
+    pairs = zip(first, second, strict=True)
+    return any(x != y for x, y in pairs if x is not None and y is not None)

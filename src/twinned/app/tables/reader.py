@@ -1,21 +1,33 @@
-"""Tables of text cells from CSV, Excel and Parquet files, whose kind is detected by content.
+"""Tables of CSV, Excel and Parquet files, whose kind, notation and header are detected.
 
-The readers of pandas are not used because they do not report the line of a value.
+The readers of pandas are not used for text because they do not report the line of a value.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from twinned.app.tables.numbers import (
+    PLAIN,
+    NumberFormat,
+    detect_formats,
+    distinct_values,
+    remove_sign,
+    split_limit,
+)
 from twinned.app.tables.spreadsheets import read_excel, read_parquet
-from twinned.app.tables.table import ReadOptions, Table
-from twinned.app.tables.text_files import table_from_text
+from twinned.app.tables.table import Table, cell_text, join_names, quoted
+from twinned.app.tables.text_files import SEPARATOR_NAMES, decode_text, split_records
+
+Rows = Sequence[tuple[int, Sequence[object]]]  # line or row of the file, and cells
 
 _WILDCARDS = "*?["
+_HEADER_ROWS = 20  # in which the names of the columns are searched
+_MAX_LISTED = 50  # lines in a message
 # First bytes of files that are no table, in lower case.
 _OTHERS = {
     b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
@@ -24,6 +36,49 @@ _OTHERS = {
     b"<!doctype html": "a web page; export the table as CSV",
     b"<html": "a web page; export the table as CSV",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read a table; what is None is detected.
+
+    `separator` and `encoding` are of text files, `decimal` and `thousands` also of text cells in
+    spreadsheets, and `sheet` is the name or number of a sheet. `header_row` is the line or row with
+    the names of the columns. `missing` are further spellings of a missing value, in any case.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+    header_row: int | None = None
+    missing: list[str] | None = None
+
+    @property
+    def notation(self) -> NumberFormat | None:
+        """The notation of numbers, None where it is detected; a ValueError for other signs."""
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"--decimal must be . or a comma, not {self.decimal!r}.")
+        if self.thousands is not None and not re.fullmatch(r"[^\w+-]|_", self.thousands):
+            allowed = "one character such as . or ' or a space"
+            raise ValueError(f"--thousands must be {allowed}, not {self.thousands!r}.")
+        if self.decimal and self.thousands == self.decimal:
+            raise ValueError(f"--decimal and --thousands are both {self.decimal!r}.")
+        if self.decimal is None and self.thousands is None:
+            return None
+        decimal = self.decimal or ("," if self.thousands == "." else ".")
+        return NumberFormat(decimal, self.thousands or "")
+
+
+@dataclass
+class _Content:
+    """The rows of each sheet of a file; `detected` describes how it is written, for a note."""
+
+    sheets: Mapping[str, Rows]
+    detected: list[str] = field(default_factory=list)
+    row_word: str = "row"
+    point_expected: bool = False
 
 
 def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[str] = ()) -> Table:
@@ -36,23 +91,61 @@ def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[s
         raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    options = replace(options or ReadOptions(), expected=frozenset(names))
-    data = path.read_bytes()
+    options = options or ReadOptions()
+    content = _read_content(path, path.read_bytes(), options)
+    if not content.sheets:
+        raise ValueError(f"{path} is empty; its first line or row should name the columns.")
+    title, position = _find_header(path, content.sheets, options.header_row, frozenset(names))
+    if others := [other for other in content.sheets if other != title]:
+        content.detected.append(f"sheet {title!r} (others: {join_names(others)})")
+    (line, header), rows = content.sheets[title][position], content.sheets[title][position + 1 :]
+    header_line = f"{content.row_word} {line}"
+    if position:
+        content.detected.append(f"the names of columns in {header_line}")
+    names_in_file = list(map(cell_text, header))
+    rows = _check_rows(path, rows, names_in_file, header_line, content.row_word)
+    columns = list(zip(*(cells for _, cells in rows), strict=True))
+    used = [j for j, name in enumerate(names_in_file) if name or any(map(cell_text, columns[j]))]
+    table = Table(
+        path=path,
+        names=[names_in_file[j] for j in used],
+        columns=[],
+        lines=[line for line, _ in rows],
+        line_word=content.row_word,
+        detected=content.detected,
+    )
+    missing = frozenset(map(str.casefold, options.missing or ()))
+    cells = [_clean_column(columns[j], missing) for j in used]
+    notation = options.notation or _detect_notation(table, cells, content.point_expected)
+    if notation != PLAIN:
+        cells = [[_plain_cell(cell, notation) for cell in column] for column in cells]
+    return replace(table, columns=[list(map(cell_text, column)) for column in cells])
+
+
+def _plain_cell(cell: object, notation: NumberFormat) -> object:
+    return notation.plain(cell) if isinstance(cell, str) else cell
+
+
+def _read_content(path: Path, data: bytes, options: ReadOptions) -> _Content:
+    """Return the rows of a file of any kind; a ValueError for one that is no table."""
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
     first = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().lower()
     for start, description in _OTHERS.items():
         if first.startswith(start):
             raise ValueError(f"{path} is {description}.")
-    _check_options(options)
     if data.startswith(b"PK\x03\x04"):
-        _refuse(options, path, "an Excel file", "separator", "encoding")
-        return read_excel(path, data, options)
+        return _Content(read_excel(path, data, options.sheet))
     if data.startswith(b"PAR1"):
-        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header-row")
-        return read_parquet(path, data, options)
-    _refuse(options, path, "a text file", "sheet")
-    return table_from_text(path, data, options)
+        return _Content({"": read_parquet(path, data)})
+    text, encoding = decode_text(path, data, options.encoding)
+    records, separator = split_records(path, text, options.separator)
+    content = _Content({"": records} if records else {}, [], "line", separator != ";")
+    if options.encoding is None and encoding != "utf-8":
+        content.detected.append(f"encoding {encoding}")
+    if options.separator is None and separator != ",":
+        content.detected.append(f"separator {SEPARATOR_NAMES.get(separator, separator)}")
+    return content
 
 
 def is_model(data: bytes) -> bool:
@@ -65,21 +158,75 @@ def is_pattern(table: Path) -> bool:
     return table.is_dir() if table.exists() else any(sign in str(table) for sign in _WILDCARDS)
 
 
-def _check_options(options: ReadOptions) -> None:
-    if options.decimal not in (None, ".", ","):
-        raise ValueError(f"--decimal must be . or a comma, not {options.decimal!r}.")
-    if options.thousands is not None and not re.fullmatch(r"[^\w+-]|_", options.thousands):
-        allowed = "one character such as . or ' or a space"
-        raise ValueError(f"--thousands must be {allowed}, not {options.thousands!r}.")
-    if options.decimal and options.thousands == options.decimal:
-        raise ValueError(f"--decimal and --thousands are both {options.decimal!r}.")
+def _find_header(
+    path: Path, sheets: Mapping[str, Rows], wanted: int | None, expected: Collection[str]
+) -> tuple[str, int]:
+    """Return the sheet and the position of the row with the names of the columns.
+
+    It has the most expected names, and of several such rows the most cells, as a cover sheet has
+    few. Without any, it is the first row of several cells, as those of one cell are titles.
+    """
+    ratings = {}
+    for title, rows in sheets.items():
+        for position, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
+            if wanted in (None, number):
+                names = list(filter(None, map(cell_text, row)))
+                found = sum(name in expected for name in names)
+                ratings[title, position] = found, len(names) if found else min(len(names), 2)
+    if not ratings:
+        raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
+    return max(ratings, key=lambda place: ratings[place])
 
 
-def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
-    """Raise a ValueError for options that do not apply to a kind of file."""
-    for name in names:
-        if vars(options)[name.replace("-", "_")] is not None:
-            raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
+def _check_rows(path: Path, rows: Rows, names: list[str], header_line: str, word: str) -> Rows:
+    """Return rows below a header without blank ones at the end.
+
+    A ValueError for rows of another length, and for repeated names or numbers instead of names.
+    """
+    if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
+        (line, n_fields), *others = wrong.items()
+        listed = ", ".join(str(n) for n, _ in others[:_MAX_LISTED])
+        also = f" (also {word}s {listed})" if others else ""
+        fields = f"{path}, {word} {line} has {n_fields} fields{also}"
+        raise ValueError(f"{fields}, but {header_line} names {len(names)} columns.")
+    filled = [position for position, (_, row) in enumerate(rows) if any(map(cell_text, row))]
+    if not filled:
+        raise ValueError(f"{path} has a header, but no rows.")
+    if repeated := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
+        shown = join_names(repeated)
+        raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
+    if all(re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", name) for name in names):
+        numbers = f"holds numbers such as {quoted(names[0])}, not the names of the columns"
+        raise ValueError(f"{path}, {header_line} {numbers}; add a header.")
+    return rows[: filled[-1] + 1]
+
+
+def _clean_column(column: Sequence[object], missing: Collection[str]) -> list[object]:
+    """Return the cells of a column, those with a missing value empty, and no signs of units."""
+    texts = [cell.strip() if isinstance(cell, str) else cell for cell in column]
+    if missing:
+        texts = ["" if cell_text(cell).casefold() in missing else cell for cell in texts]
+    return remove_sign(texts) if all(isinstance(cell, str) for cell in texts) else texts
+
+
+def _detect_notation(
+    table: Table, columns: list[list[object]], point_expected: bool
+) -> NumberFormat:
+    """Return the notation of numbers in cells of text; a ValueError for an ambiguous one."""
+    texts = [[cell for cell in column if isinstance(cell, str)] for column in columns]
+    notation, *others = detect_formats(map(distinct_values, texts), point_expected)
+    table.detected.extend(notation.describe())
+    places = ((name, row) for row in range(len(table)) for name in table.names) if others else ()
+    for name, row in places:
+        cell = columns[table.names.index(name)][row]
+        number = split_limit(cell)[1] if isinstance(cell, str) else ""
+        meanings = {notation.parse(number), others[0].parse(number)} - {None}
+        if len(meanings) > 1:
+            sign = others[0].thousands
+            either = " or ".join(f"{meaning:g}" for meaning in sorted(meanings, key=abs))
+            give = f"give --decimal '{sign}' or --thousands '{sign}'"
+            raise ValueError(f"{table.location(row, name)}: {quoted(cell)} is {either}; {give}.")
+    return notation
 
 
 def reading_note(table: Table) -> Iterable[str]:

@@ -7,40 +7,20 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from datetime import datetime, time
+from functools import cached_property
 from pathlib import Path
 
-from twinned.app.tables.numbers import PLAIN, NumberFormat, is_missing, parse_all
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read a table; what is None is detected.
-
-    `separator`, `encoding`, `decimal` and `thousands` are of text files, `decimal` and `thousands`
-    also of text cells in spreadsheets, and `sheet` is the name or number of a sheet. `header_row`
-    is the line or row with the names of the columns, by default that with the most of the
-    `expected` names. `missing` are further spellings of a missing value, in lower case.
-    """
-
-    separator: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    header_row: int | None = None
-    missing: frozenset[str] = frozenset()
-    expected: frozenset[str] = frozenset()
+from twinned.app.tables.numbers import PLAIN, is_missing
 
 
 @dataclass(frozen=True)
 class Table:
     """Text cells of a file: `columns[j][row]`, and the line or row of the file of each row.
 
-    `detected` describes what was detected and is not the default, for a note. `file_positions` are
-    those of the columns in the file, and `formulas` the cells without stored values, such as
-    Data!D5, by column and row. `parsed` has the numbers of columns that have been parsed.
-    `is_file` is false for rows that are in no file, whose notation cannot be set.
+    Numbers have a decimal point. `detected` describes how the file is written, where that is not
+    the default, for a note. `is_file` is false for rows that are in no file. `parsed` has the
+    numbers of columns that have been parsed.
     """
 
     path: Path
@@ -48,12 +28,9 @@ class Table:
     columns: list[list[str]]
     lines: list[int]
     line_word: str = "line"
-    formats: list[NumberFormat] = field(default_factory=list)
     detected: list[str] = field(default_factory=list)
-    file_positions: list[int] = field(default_factory=list)
-    formulas: dict[tuple[str, int], str] = field(default_factory=dict)
-    parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
     is_file: bool = True
+    parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -62,41 +39,20 @@ class Table:
     def _positions(self) -> dict[str, int]:
         return {name: j for j, name in enumerate(self.names)}
 
-    @cached_property
-    def first_of_equal_rows(self) -> list[int]:
-        """The rows without those that equal an earlier row in all columns."""
-        first: dict[tuple[str, ...], int] = {}
-        for row, cells in enumerate(zip(*self.columns, strict=True)):
-            first.setdefault(cells, row)
-        return list(first.values())
-
     def column(self, name: str) -> list[str]:
-        """The cells of a column; a ValueError if any is a formula without a stored value."""
-        if cells := [cell for (of, _), cell in self.formulas.items() if of == name]:
-            shown = f"has formulas without stored values ({join_names(cells, 5)})"
-            raise ValueError(f"{self.path}, column {name!r} {shown}; save it in Excel.")
+        """The cells of a column."""
         return self.columns[self._positions[name]]
-
-    def number_format(self, name: str) -> NumberFormat:
-        return self.formats[self._positions[name]]
 
     def numbers(self, name: str) -> list[float | None]:
         """The numbers in the cells of a column, NaN for missing values and None for text."""
         if name not in self.parsed:
-            column, number_format = self.column(name), self.number_format(name)
-            plain = not (number_format.thousands or number_format.sign)
-            numbers = parse_all(column, number_format.decimal) if plain else None
-            parse = partial(parse_number, number_format=number_format)
-            self.parsed[name] = list(map(parse, column) if numbers is None else numbers)
+            self.parsed[name] = list(map(parse_number, self.column(name)))
         return self.parsed[name]
 
     def take(self, rows: Sequence[int]) -> Table:
         """The table with these rows only."""
         columns = [[column[row] for row in rows] for column in self.columns]
-        lines = [self.lines[row] for row in rows]
-        left = {*self.lines}.difference(lines)
-        formulas = {key: cell for key, cell in self.formulas.items() if key[1] not in left}
-        return replace(self, columns=columns, lines=lines, formulas=formulas, parsed={})
+        return replace(self, columns=columns, lines=[self.lines[row] for row in rows], parsed={})
 
     def row_names(self, label: str | None = None) -> list[str]:
         """The names of the rows in a column; by default the lines or rows of the file.
@@ -129,13 +85,25 @@ class Table:
             )
 
 
-def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None:
+def parse_number(cell: str) -> float | None:
     """Return the number in a cell, NaN for a missing value, None for text.
 
     >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
     (1000.0, nan, None, None)
     """
-    return math.nan if is_missing(cell) else number_format.parse(cell)
+    return math.nan if is_missing(cell) else PLAIN.parse(cell)
+
+
+def cell_text(value: object) -> str:
+    """The text of a cell with a value of any type."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        midnight = value.time() == time()
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    if isinstance(value, float):  # repr is the shortest text that parses to the same number
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value).strip()
 
 
 def combine_columns(

@@ -2,70 +2,53 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
-import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from twinned.app.tables.header import Record, build_table, find_header
-from twinned.app.tables.table import ReadOptions, Table
+Record = tuple[int, list[str]]  # line of the file, and cells
 
 _SEPARATORS = (",", ";", "\t", "|", " ")
-_SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
+SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
-_ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
 _SAMPLE = 50  # records by which the separator is detected
-
-
-def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
-    """Split the bytes of a text file into named columns of text."""
-    text, encoding = decode_text(path, data, options.encoding)
-    rows, separator = split_records(path, text, options.separator)
-    if not rows:
-        raise ValueError(f"{path} is empty; its first line should name the columns.")
-    detected: list[str] = []
-    if options.encoding is None and encoding != "utf-8":
-        detected.append(f"encoding {encoding}")
-    if options.separator is None and separator != ",":
-        detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
-    reading = replace(options, separator=separator, encoding=encoding)
-    _, position = find_header(path, {"": rows}, options)
-    return build_table(path, rows, position, reading, detected)
 
 
 def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
     """Return the text of a file and its encoding, detected where it is None."""
-    detected = encoding or _detect_encoding(data)
-    if detected is None:
-        raise ValueError(f"{path} is no text, Excel or Parquet file; save the table as CSV.")
+    detected = encoding or _detect_encoding(path, data)
     try:
         return data.decode(detected).removeprefix("\ufeff"), detected
     except LookupError:
         known = "utf-8, latin-1, cp1252 or utf-16"
         raise ValueError(f"--encoding {encoding} is unknown; use {known}.") from None
     except UnicodeError as error:
-        raise ValueError(f"{path} is not {encoding} text ({error}); correct --encoding.") from None
+        raise ValueError(f"{path} is not {detected} text ({error}); correct --encoding.") from None
 
 
-def _detect_encoding(data: bytes) -> str | None:
-    """Return the name of an encoding, None for data that are no text."""
-    if b"\0" not in data:
+def _detect_encoding(path: Path, data: bytes) -> str:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in data:
+        raise ValueError(f"{path} is no text, Excel or Parquet file; save the table as CSV.")
+    for encoding in ("utf-8", "cp1252"):
         with suppress(UnicodeError):
-            data.decode()
-            return "utf-8"
-    from charset_normalizer import from_bytes  # after UTF-8, which most files are in
-
-    match = from_bytes(data, cp_isolation=_ENCODINGS, threshold=1.0).best()
-    if match is None or "Basic Latin" not in match.alphabets or "\0" in str(match):
-        return None if b"\0" in data else "latin-1"  # which has a character for each byte
-    return match.encoding.replace("_", "-")
+            data.decode(encoding)
+            return encoding
+    return "latin-1"  # which has a character for each byte
 
 
-def parse_separator(separator: str) -> str:
+def split_records(path: Path, text: str, separator: str | None) -> tuple[list[Record], str]:
+    """Return the first line and the fields of each record that is not blank, and the separator."""
+    separator = _detect_separator(text) if separator is None else _parse_separator(separator)
+    return list(_records(path, text, separator)), separator
+
+
+def _parse_separator(separator: str) -> str:
     separator = _NAMED_SEPARATORS.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
         allowed = "one character such as ',' or ';', or tab or space"
@@ -73,25 +56,14 @@ def parse_separator(separator: str) -> str:
     return separator
 
 
-def split_records(path: Path, text: str, separator: str | None) -> tuple[list[Record], str]:
-    """Return the first line and the fields of each record that is not blank, and the separator."""
-    skipped = 0
-    declared = re.match(r"sep=(.)\r?\n", text)  # the first line of some exports of Excel
-    if declared:
-        text, skipped = text[declared.end() :], 1
-        separator = declared[1] if separator is None else separator
-    separator = _detect_separator(text) if separator is None else parse_separator(separator)
-    return list(_records(path, text, separator, skipped)), separator
-
-
-def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterator[Record]:
+def _records(path: Path, text: str, separator: str) -> Iterator[Record]:
     if separator == " ":
-        lines = enumerate(text.splitlines(), start=1 + skipped)
+        lines = enumerate(text.splitlines(), start=1)
         yield from ((number, line.split()) for number, line in lines if line.strip())
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     while True:
-        line = reader.line_num + 1 + skipped  # a quoted field may span several lines
+        line = reader.line_num + 1  # a quoted field may span several lines
         try:
             record = next(reader)
         except StopIteration:
