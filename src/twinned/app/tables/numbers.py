@@ -11,7 +11,8 @@ _SPACES = " \u00a0\u2009\u202f"  # space, and those that typography puts between
 _APOSTROPHES = "'’"
 # A sign before or after a number, which is removed if all cells of the column have it.
 _SIGNS = "%$€£¥"
-_LIMIT = re.compile(r"([<>≤≥])=?\s*(.*\d.*)")
+_LIMIT_SIGNS = "<>≤≥"
+_LIMIT = re.compile(rf"([{_LIMIT_SIGNS}])=?\s*(.*\d.*)")
 _GROUPED = r"[1-9]\d{0,2}(?:%s\d{3})+"
 _UNIT = re.compile(r"[-+−]?\d+(?:[.,]\d+)?\s*([A-Za-zµμΩ°][^\d\s]{0,9})")
 
@@ -47,10 +48,7 @@ class NumberFormat:
         (None, None)
         """
         text = self._with_point(cell)
-        try:
-            return None if text is None or "_" in text else float(text)
-        except ValueError:
-            return None
+        return None if text is None else _to_float(text)
 
     def plain(self, cell: str) -> str:
         """Return a number or limit with a decimal point and no thousands separators.
@@ -61,8 +59,10 @@ class NumberFormat:
         ('1234.50', '<0.5')
         """
         _, number = split_limit(cell)
-        plain = None if self.parse(number) is None else self._with_point(number)
-        return cell if plain is None else cell.removesuffix(number) + plain
+        plain = self._with_point(number)
+        if plain is None or _to_float(plain) is None:
+            return cell
+        return cell.removesuffix(number) + plain
 
     def _with_point(self, cell: str) -> str | None:
         if self.thousands and self._grouped.fullmatch(cell):
@@ -88,6 +88,13 @@ _NOTATIONS = [
     if decimal != thousands
 ]
 _SAMPLE = 500  # different cells of a column, by which the notation is detected
+
+
+def _to_float(text: str) -> float | None:
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
 
 
 def is_missing(cell: str) -> bool:
@@ -123,8 +130,8 @@ def split_limit(cell: str) -> tuple[float, str]:
     >>> split_limit("<= 5"), split_limit(">100"), split_limit("7")
     ((-1.0, '5'), (1.0, '100'), (0.0, '7'))
     """
-    match = _LIMIT.fullmatch(cell)
-    if not match:
+    match = _LIMIT.fullmatch(cell) if cell[:1] in _LIMIT_SIGNS else None
+    if match is None:
         return 0.0, cell
     return (-1.0 if match[1] in "<≤" else 1.0), match[2]
 

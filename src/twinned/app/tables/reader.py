@@ -118,12 +118,11 @@ def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[s
     cells = [_clean_column(columns[j], missing) for j in used]
     notation = options.notation or _detect_notation(table, cells, content.point_expected)
     if notation != PLAIN:
-        cells = [[_plain_cell(cell, notation) for cell in column] for column in cells]
+        cells = [
+            [notation.plain(cell) if isinstance(cell, str) else cell for cell in column]
+            for column in cells
+        ]
     return replace(table, columns=[list(map(cell_text, column)) for column in cells])
-
-
-def _plain_cell(cell: object, notation: NumberFormat) -> object:
-    return notation.plain(cell) if isinstance(cell, str) else cell
 
 
 def _read_content(path: Path, data: bytes, options: ReadOptions) -> _Content:
@@ -203,10 +202,10 @@ def _check_rows(path: Path, rows: Rows, names: list[str], header_line: str, word
 
 def _clean_column(column: Sequence[object], missing: Collection[str]) -> list[object]:
     """Return the cells of a column, those with a missing value empty, and no signs of units."""
-    texts = [cell.strip() if isinstance(cell, str) else cell for cell in column]
     if missing:
-        texts = ["" if cell_text(cell).casefold() in missing else cell for cell in texts]
-    return remove_sign(texts) if all(isinstance(cell, str) for cell in texts) else texts
+        column = ["" if cell_text(cell).casefold() in missing else cell for cell in column]
+    texts = [cell for cell in column if isinstance(cell, str)]
+    return remove_sign(texts) if len(texts) == len(column) else list(column)
 
 
 def _detect_notation(

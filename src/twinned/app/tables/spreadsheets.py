@@ -34,7 +34,8 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> dict[str, list[She
 
 
 def _filled_rows(frame: pd.DataFrame) -> list[SheetRow]:
-    rows = enumerate(frame.to_numpy(object).tolist(), start=1)
+    stripped = frame.map(lambda value: value.strip() if isinstance(value, str) else value)
+    rows = enumerate(stripped.to_numpy(object).tolist(), start=1)
     return [(number, row) for number, row in rows if any(value != "" for value in row)]
 
 

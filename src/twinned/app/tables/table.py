@@ -96,6 +96,8 @@ def parse_number(cell: str) -> float | None:
 
 def cell_text(value: object) -> str:
     """The text of a cell with a value of any type."""
+    if isinstance(value, str):
+        return value.strip()
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -103,7 +105,7 @@ def cell_text(value: object) -> str:
         return value.date().isoformat() if midnight else value.isoformat(sep=" ")
     if isinstance(value, float):  # repr is the shortest text that parses to the same number
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value).strip()
+    return str(value)
 
 
 def combine_columns(
