@@ -523,7 +523,7 @@ HEADER = "U,R1,R2,R3,material\n"
         (HEADER + "1,2,3,1,wood\n\n1,2,,1,wood\n", ["line 4", "'R2'", "no missing values"]),
         (HEADER + "1,2,3,1,\n", ["line 2", "'material'", "no missing values"]),
         (HEADER + "1,2,3,inf,wood\n", ["line 2", "'R3'", "'inf'"]),
-        ("U;R1\n1,234;2\n", ["no column 'R2', 'R3', 'material'"]),
+        ("U;R1\n1,24;2\n", ["no column 'R2', 'R3', 'material'"]),
         (HEADER.replace(",", ";") + "1,234;2;3;1;wood\n", ["line 2, column 'U'", "--decimal ','"]),
     ],
 )

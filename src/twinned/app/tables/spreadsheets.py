@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pandas as pd
-
 from twinned.app.tables.table import join_names
 from twinned.exceptions import install_extra, require_extra
 
@@ -17,6 +15,8 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> dict[str, list[She
     """Return the rows that are not blank of each sheet of an .xlsx file, or of the wanted sheet."""
     with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or save as CSV."):
         import openpyxl  # noqa: F401
+    import pandas as pd  # here, as it is slow to import
+
     try:
         frames = pd.read_excel(
             io.BytesIO(data), sheet_name=None, header=None, dtype=object, na_filter=False
@@ -26,17 +26,15 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> dict[str, list[She
     titles = list(map(str, frames))
     if sheet is not None and sheet not in titles:
         if not (sheet.isdecimal() and 1 <= int(sheet) <= len(titles)):
-            sheets = join_names(titles)
-            raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {sheets}.")
+            listed = join_names(titles)
+            raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {listed}.")
         sheet = titles[int(sheet) - 1]
-    rows_of = {title: _filled_rows(frames[title]) for title in titles if sheet in (None, title)}
-    return {title: rows for title, rows in rows_of.items() if rows}
-
-
-def _filled_rows(frame: pd.DataFrame) -> list[SheetRow]:
-    stripped = frame.map(lambda value: value.strip() if isinstance(value, str) else value)
-    rows = enumerate(stripped.to_numpy(object).tolist(), start=1)
-    return [(number, row) for number, row in rows if any(value != "" for value in row)]
+    sheets = {}
+    for title in titles if sheet is None else [sheet]:
+        values = frames[title].map(lambda value: value.strip() if isinstance(value, str) else value)
+        rows = enumerate(values.to_numpy(object).tolist(), start=1)
+        sheets[title] = [(number, row) for number, row in rows if any(x != "" for x in row)]
+    return {title: rows for title, rows in sheets.items() if rows}
 
 
 def read_parquet(path: Path, data: bytes) -> list[SheetRow]:
