@@ -205,7 +205,7 @@ def _clean_column(column: Sequence[object], missing: Collection[str]) -> list[ob
     if missing:
         column = ["" if cell_text(cell).casefold() in missing else cell for cell in column]
     texts = [cell for cell in column if isinstance(cell, str)]
-    return remove_sign(texts) if len(texts) == len(column) else list(column)
+    return list(remove_sign(texts) if len(texts) == len(column) else column)
 
 
 def _detect_notation(
@@ -219,12 +219,12 @@ def _detect_notation(
     for name, row in places:
         cell = columns[table.names.index(name)][row]
         number = split_limit(cell)[1] if isinstance(cell, str) else ""
-        meanings = {notation.parse(number), others[0].parse(number)} - {None}
-        if len(meanings) > 1:
-            sign = others[0].thousands
-            either = " or ".join(f"{meaning:g}" for meaning in sorted(meanings, key=abs))
+        first, second = notation.parse(number), others[0].parse(number)
+        if first is not None and second is not None and first != second:
+            sign, cell = others[0].thousands, quoted(str(cell))
+            meanings = f"{min(first, second, key=abs):g} or {max(first, second, key=abs):g}"
             give = f"give --decimal '{sign}' or --thousands '{sign}'"
-            raise ValueError(f"{table.location(row, name)}: {quoted(cell)} is {either}; {give}.")
+            raise ValueError(f"{table.location(row, name)}: {cell} is {meanings}; {give}.")
     return notation
 
 
