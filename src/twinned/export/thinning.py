@@ -18,7 +18,7 @@ from twinned.rows.validation import check_integer, count_rows, validate_target
 _MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
 _MAX_ROWS = 400  # rows of each kind on which predictions are compared
 _MAX_EXCHANGES = 20  # rounds of the local search
-SHRINKAGE = 0.01
+_SHRINKAGE = 0.01
 
 
 def thin(
@@ -82,13 +82,9 @@ def thin(
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
     if y is not None and X is None:
         raise ValueError("y is given, but X is None; they belong together.")
-    return thin_by_gram(twin, n_anchors, *deviation_gram(twin, X, y))
-
-
-def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> BaseTwin:
-    """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
+    candidates, gram = deviation_gram(twin, X, y)
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
-    weights = fit_anchor_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
+    weights = fit_anchor_weights(gram[np.ix_(chosen, chosen)], _SHRINKAGE)
     # their mean is one, as that of equal weights: `add_anchors` adds anchors of this weight
     return take_anchors(twin, candidates[chosen], len(weights) * weights)
 
@@ -113,7 +109,7 @@ def deviation_gram(
     candidates = np.sort(rng.permutation(len(fitted.anchors))[:_MAX_CANDIDATES])
     with_candidates = take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
-    matrices = [fitted.anchors.matrix[rows], crossed_rows(twin, rows, rng)]
+    matrices = [fitted.anchors.matrix[rows], crossed_rows(fitted.anchors.matrix, rows, rng)]
     if X is not None:
         matrices.append(twin.encode(X).matrix)
     # (row, candidate): estimates minus what they should be, for each kind of rows
@@ -130,9 +126,9 @@ def deviation_gram(
     return candidates, np.sum(grams, axis=0)
 
 
-def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
-    """(row, feature) encoded rows, each feature at random from an anchor or from another one."""
-    first, second = twin.anchors_X_[rows], twin.anchors_X_[rng.permutation(rows)]
+def crossed_rows(matrix: Floats, rows: Indices, rng: np.random.RandomState) -> Floats:
+    """(row, feature): rows of a matrix, each feature at random from a row or from another one."""
+    first, second = matrix[rows], matrix[rng.permutation(rows)]
     return np.where(rng.uniform(size=first.shape) < 0.5, first, second)
 
 

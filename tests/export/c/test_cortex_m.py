@@ -24,18 +24,19 @@ def board():
 def test_self_test(processor, board, training_rows, tmp_path):
     twin = TwinRegressor(random_state=0).fit(*training_rows)
     report = to_c(thin(twin, 4), tmp_path / "model.h", name="model")
-    failed, instructions = board.run_self_test(report.text, processor)
+    text = report.path.read_text("utf-8")
+    failed, instructions = board.run_self_test(text, processor)
     assert failed == 0
     assert instructions > 1000
-    flash = board.flash_bytes(report.text, processor)
+    flash = board.flash_bytes(text, processor)
     assert 0 < flash - report.flash_bytes < 16_000  # code, beside the tables
 
 
 def test_failed_rows_are_counted(board, training_rows, tmp_path):
     twin = TwinRegressor(random_state=0).fit(*training_rows)
-    report = to_c(thin(twin, 2), tmp_path / "model.h", name="model")
-    start = report.text.index("model_test_values[10] = {")
-    first = report.text.index("\n", start) + 1
-    end = report.text.index(",", first)
-    wrong = f"{report.text[:first]}    1e9f{report.text[end:]}"
+    text = to_c(thin(twin, 2), tmp_path / "model.h", name="model").path.read_text("utf-8")
+    start = text.index("model_test_values[10] = {")
+    first = text.index("\n", start) + 1
+    end = text.index(",", first)
+    wrong = f"{text[:first]}    1e9f{text[end:]}"
     assert board.run_self_test(wrong, "M4F")[0] == 1

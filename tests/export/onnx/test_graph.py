@@ -1,22 +1,6 @@
 import numpy as np
-from onnx import numpy_helper
 
 from twinned.export.onnx.graph import Graph, Tensor
-
-
-def test_values_that_float32_holds_are_stored_in_it():
-    graph = Graph()
-    for values, dtype in ((np.array([0.25, np.nan]), np.float32), (np.array([0.1]), np.float64)):
-        graph.constants.clear()
-        graph.matrix(values)
-        (stored,) = graph.constants.values()
-        assert numpy_helper.to_array(stored).dtype == dtype
-
-
-def test_a_matrix_has_the_same_values(evaluate, rng):
-    values = np.column_stack([rng.normal(size=5), np.arange(5), np.arange(5) / 100, np.ones(5)])
-    found = evaluate(lambda X: X.graph.matrix(values) + X, 0.0)
-    np.testing.assert_array_equal(found, values)
 
 
 def test_equal_constants_are_stored_once():

@@ -26,8 +26,7 @@ SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
         {"pair_features": "difference"},
         {"anchors": RandomAnchors(7)},
         {"anchors": NearestAnchors(4)},
-        {"anchors": NearestAnchors(4, "manhattan")},
-        {"anchors": NearestAnchors(4, "chebyshev"), "weights": "distance"},
+        {"anchors": NearestAnchors(4), "weights": "distance"},
         {"anchors": NearestAnchors(4, "learned"), "weights": GPWeights()},
         {"weights": "distance"},
         {"weights": DistanceWeights()},
@@ -86,7 +85,7 @@ def test_pairs_are_rounded_to_float32_as_in_predict(check, rng):
             {"weights": lambda d, e, i: np.ones(i.shape)},
             "weights=.* is a Python function",
         ),
-        ({"anchors": NearestAnchors(3, "canberra")}, "the metric 'canberra' is not supported"),
+        ({"anchors": NearestAnchors(3, "manhattan")}, "the metric 'manhattan' is not supported"),
     ],
 )
 def test_python_functions_are_refused(tmp_path, rows, options, reason):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +13,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.methods import TwinMethods
-from twinned.export.c.header import IntervalTable, write_header
-from twinned.export.c.models import Core, check_single_output
+from twinned.export.c.header import Core, IntervalTable, check_single_output, write_header
 from twinned.export.model_parts import mean_residual, read_feature_names, read_fitted, refuse
-from twinned.export.thinning import thin
+from twinned.export.thinning import crossed_rows, thin
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.persistence.archive import write_atomically
-from twinned.rows.schema import CATEGORICAL, Floats
+from twinned.rows.schema import Floats
 
 __all__ = ["CExport", "to_c"]
 
 _N_TEST_ROWS = 10
 _N_COMPARED_ROWS = 100  # anchors, and other rows, on which `predict` is compared
 _TOLERANCE = 1e-4  # of the self-test, in standard deviations of y
-_KEYWORDS = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
-    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
-    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
-    "unsigned", "void", "volatile", "while",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,12 +45,10 @@ class CExport:
         Bytes of the arrays on the stack.
     has_intervals : bool
         Whether `NAME_interval` gives intervals.
-    max_difference, rms_difference : float
-        Largest and root mean square difference to `predict`, in units of y, where features,
-        anchors and their differences are rounded to float32: on the stored anchors and rows
-        between them. Sums of floats add about 1e-7 of the spread of y.
-    text : str
-        The header.
+    max_difference : float
+        Largest difference to `predict`, in units of y, where features, anchors and their
+        differences are rounded to float32: on the stored anchors and rows that have features of
+        two of them. Sums of floats add about 1e-7 of the spread of y.
     """
 
     path: Path
@@ -66,8 +57,6 @@ class CExport:
     ram_bytes: int
     has_intervals: bool
     max_difference: float
-    rms_difference: float
-    text: str = field(repr=False)
 
 
 def to_c(
@@ -124,14 +113,14 @@ def to_c(
     >>> report.n_anchors, report.flash_bytes < 1000, report.max_difference < 1e-5
     (8, True, True)
     """
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
     check_is_fitted(model)
     if n_anchors is not None:
         model = thin(model, n_anchors)
     fitted = _read_twin(model)
     core = Core.of_twin(fitted)
-    rows = _example_rows(fitted)
+    rows = _example_rows(model)
     rounded_rows = rows.astype(np.float32).astype(np.float64)
     predicted = _predict(_rounded(fitted), rounded_rows)
     differences = np.abs(predicted - _predict(fitted, rows))
@@ -160,8 +149,6 @@ def to_c(
         ram_bytes=core.ram_bytes,
         has_intervals=intervals is not None,
         max_difference=float(differences.max()),
-        rms_difference=float(np.sqrt(np.mean(differences**2))),
-        text=text,
     )
 
 
@@ -183,22 +170,11 @@ def _read_twin(model: BaseEstimator) -> FittedTwin:
     return fitted
 
 
-def _example_rows(fitted: FittedTwin) -> Floats:
-    """Rows for comparisons: some anchors, then rows near those between two anchors.
-
-    Categories and levels of the latter are drawn at random, unknown categories, too.
-    """
-    rng, schema = np.random.RandomState(0), fitted.schema
-    noise: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
-    first, second = fitted.anchors.matrix[rng.randint(len(fitted.anchors), size=(2, len(noise)))]
-    between = first + rng.uniform(size=(len(noise), 1)) * (second - first)
-    rows = between * (1.0 + 0.05 * noise)
-    anchors = rng.permutation(fitted.anchors.matrix)[: len(rows)]
-    for j, categories in enumerate(schema.categories):
-        if categories:
-            n_codes = len(categories) + (schema.kinds[j] == CATEGORICAL)
-            rows[:, j] = rng.randint(n_codes, size=len(rows))
-    return np.concatenate([anchors, rows])
+def _example_rows(twin: TwinMethods) -> Floats:
+    """Rows for comparisons: some anchors, then rows with the features of two anchors at random."""
+    rng, matrix = np.random.RandomState(0), twin.fitted_.anchors.matrix
+    rows = rng.randint(len(matrix), size=_N_COMPARED_ROWS)
+    return np.concatenate([matrix[rows], crossed_rows(matrix, rows, rng)])
 
 
 def _predict(fitted: FittedTwin, rows: Floats) -> Floats:

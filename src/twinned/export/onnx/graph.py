@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Indices
 
 FLOAT: int = TensorProto.FLOAT
 DOUBLE: int = TensorProto.DOUBLE
@@ -105,10 +105,11 @@ Operand = Tensor | ArrayLike
 class Graph:
     """A graph; while rows are mapped, nodes are added to the body of a loop.
 
-    Constants are stored in the outermost graph.
+    Constants are stored in the outermost graph. `dtype` is the type of numbers in the inputs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: str = "float64") -> None:
+        self.dtype = dtype
         self.nodes: list[NodeProto] = []  # of the present body
         self.constants: dict[tuple[object, ...], TensorProto] = {}
         self._outermost_nodes = self.nodes
@@ -176,14 +177,6 @@ class Graph:
         if key not in self.constants:
             self.constants[key] = numpy_helper.from_array(array, self.new_tensor().name)
         return Tensor(self, self.constants[key].name)
-
-    def matrix(self, values: Floats) -> Tensor:
-        """Store an array of float64, in float32 where that holds the same values."""
-        single = values.astype(np.float32)
-        if not np.array_equal(single.astype(np.float64), values, equal_nan=True):
-            return self.constant(values)
-        with self.outside_loops():
-            return self.constant(single).cast(DOUBLE)
 
     def new_tensor(self) -> Tensor:
         """A tensor with a name that no other has."""

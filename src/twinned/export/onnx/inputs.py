@@ -16,12 +16,11 @@ from onnx import TensorProto, ValueInfoProto, helper
 
 from twinned.estimators.blending.preparation import FeaturePreparation
 from twinned.export.model_parts import refuse
-from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate
+from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema
 
 MATRIX = "X"  # name of the only input of a table of numbers
 BATCH = "batch"  # name of the axis of rows
-_NUMBER_TYPES = {"float32": FLOAT, "float64": DOUBLE}
 
 
 class Column(NamedTuple):
@@ -44,27 +43,25 @@ def _columns(schema: TableSchema, names: Iterable[str]) -> list[Column]:
 
 
 def add_inputs(
-    graph: Graph, schema: TableSchema, names: list[str], dtype: str
+    graph: Graph, schema: TableSchema, names: list[str]
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
-    columns, number = _columns(schema, names), _NUMBER_TYPES[dtype]
+    columns = _columns(schema, names)
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(graph.dtype))
     if not any(column.is_text for column in columns):
         info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
-        return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
+        return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE))
     infos, encoded = [], []
     for column in columns:
         element = TensorProto.STRING if column.is_text else number
         infos.append(helper.make_tensor_value_info(column.name, element, [BATCH, 1]))
-        encoded.append(_encode(column, Tensor(graph, column.name), dtype))
+        encoded.append(_encode(column, Tensor(graph, column.name)))
     return infos, concatenate(encoded)
 
 
 def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
-    """Encode a matrix (row, feature) of numbers, some of which are categories.
-
-    These are compared in float32, in which the codes of the categories of a blend are exact.
-    """
-    return _encode_columns(_columns(schema, map(str, range(schema.n_features))), matrix, "float32")
+    """Encode a matrix (row, feature) of numbers, some of which are categories."""
+    return _encode_columns(_columns(schema, map(str, range(schema.n_features))), matrix)
 
 
 def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -78,7 +75,7 @@ def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
     for j in schema.categorical:
         codes = matrix.columns([j])
         one_hot = codes.equals(np.arange(schema.n_indicators[j], dtype=float))
-        indicators.append(_where_known(codes, one_hot))
+        indicators.append(codes.is_nan().apply("Where", np.nan, one_hot))
     numeric, codes = matrix.columns(schema.numeric), matrix.columns(schema.categorical)
     marks = matrix.columns(schema.marked).is_nan().cast(DOUBLE)
     return concatenate([numeric, *indicators, marks, codes])
@@ -113,36 +110,36 @@ def add_preparation(preparation: FeaturePreparation, matrix: Tensor) -> Tensor:
     return (dense - preparation.center) / preparation.spread
 
 
-def add_category_index(
-    categories: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
-) -> Tensor:
+def add_category_index(categories: Sequence[Any] | NDArray[Any], values: Tensor) -> Tensor:
     """(row, 1) index of each value among categories (numbers); their count for any other value.
 
     They are compared in the type of the inputs.
     """
-    is_same = values.cast(_NUMBER_TYPES[dtype]).equals(np.asarray(categories, dtype=dtype)[None])
+    dtype = np.dtype(values.graph.dtype)
+    rounded = values.cast(helper.np_dtype_to_tensor_dtype(dtype))
     below_count = np.arange(len(categories), dtype=float)[:, None] - len(categories)
+    is_same = rounded.equals(np.asarray(categories, dtype=dtype)[None])
     return is_same @ below_count + float(len(categories))
 
 
-def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
+def _encode_columns(columns: list[Column], matrix: Tensor) -> Tensor:
     if all(column.kind == NUMERIC for column in columns):
         return matrix
-    return concatenate([_encode(c, matrix.columns([j]), dtype) for j, c in enumerate(columns)])
+    return concatenate([_encode(column, matrix.columns([j])) for j, column in enumerate(columns)])
 
 
-def _encode(column: Column, values: Tensor, dtype: str) -> Tensor:
+def _encode(column: Column, values: Tensor) -> Tensor:
     """Codes of a categorical feature, or the values of a numeric one, (row, 1)."""
     if column.kind == NUMERIC:
         return values.cast(DOUBLE)
-    _check_categories(column, dtype)
+    _check_categories(column, values.graph.dtype)
     if column.is_text:
         return _codes_of_text(column, values)
     values = values.cast(DOUBLE)
-    code = add_category_index(column.categories, values, dtype)
+    code = add_category_index(column.categories, values)
     if column.kind == ORDINAL:
         code = code.apply("Equal", float(len(column.categories))).apply("Where", np.nan, code)
-    return _where_known(values, code)
+    return values.is_nan().apply("Where", np.nan, code)
 
 
 def _codes_of_text(column: Column, values: Tensor) -> Tensor:
@@ -156,11 +153,6 @@ def _codes_of_text(column: Column, values: Tensor) -> Tensor:
         values_floats=list(codes.values()),
         default_float=np.nan if column.kind == ORDINAL else float(len(column.categories)),
     ).cast(DOUBLE)
-
-
-def _where_known(values: Tensor, results: Tensor) -> Tensor:
-    """Results where values are known, else NaN."""
-    return values.is_nan().apply("Where", np.nan, results)
 
 
 def _check_categories(column: Column, dtype: str) -> None:

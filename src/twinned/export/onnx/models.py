@@ -63,9 +63,9 @@ def assemble(
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     scalers, model, target = unwrap_model(model)
-    graph, schema = Graph(), model.schema_
+    graph, schema = Graph(dtype), model.schema_
     feature_names = read_feature_names(model, schema.n_features)
-    infos, matrix = add_inputs(graph, schema, feature_names, dtype)
+    infos, matrix = add_inputs(graph, schema, feature_names)
     if scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in scalers:
@@ -241,6 +241,6 @@ def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) ->
         ]
         return [concatenate(features, axis=0)]
 
-    rows = standardized(graph.matrix(neighbors.values))
-    known_y = graph.matrix(neighbors.y[:, None])
+    rows = standardized(graph.constant(neighbors.values))
+    known_y = graph.constant(neighbors.y[:, None])
     return graph.map_rows(features_of_row, values, mean)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
@@ -10,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from twinned._compat import boosting_categories, boosting_trees, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
@@ -20,14 +22,11 @@ from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, c
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees import reader
-from twinned.persistence.schema import LINEAR
-from twinned.rows.neighbors import TRANSLATION_INVARIANT
 from twinned.rows.scaling import MAX_EXPONENT
 from twinned.rows.schema import Floats
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
 _LESS_OR_EQUAL = 0
-_MAX_EXACT = 2**24  # integers below are exact in float32
 
 
 def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
@@ -54,45 +53,32 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     return refuse(reason, "use trees, boosting, a linear model or networks")
 
 
-def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
-    """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
-    is_imputer = type(scaler) is SimpleImputer and isinstance(scaler.missing_values, float)
-    replaces_nan = is_imputer and np.isnan(scaler.missing_values) and not scaler.add_indicator
-    if replaces_nan and np.isfinite(scaler.statistics_).all():
-        return X.fill_nan(scaler.statistics_)
-    if (operations := _read_scaler(scaler)) is None:
-        reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
-        refuse(reason, "apply it before the model, and export the last step of the pipeline")
-    for operator, values in operations:
-        X = X.apply(operator, values)
-    return X
-
-
 def _read_linear(estimator: BaseEstimator) -> tuple[Floats, Floats] | None:
     """Coefficients (output, feature) and intercepts (output,) of a linear model, or None."""
-    kind = type(estimator)
-    if kind.__name__ not in LINEAR or not kind.__module__.startswith("sklearn."):
+    module, state = type(estimator).__module__, vars(estimator)
+    is_linear = module.startswith(("sklearn.linear_model.", "sklearn.svm.")) and "glm" not in module
+    if not is_linear or not {"coef_", "intercept_"} <= state.keys():
         return None
-    coefficients = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
-    return coefficients, np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))
+    coefficients = np.atleast_2d(np.asarray(state["coef_"], dtype=np.float64))
+    return coefficients, np.atleast_1d(np.asarray(state["intercept_"], dtype=np.float64))
 
 
-def _read_scaler(scaler: BaseEstimator) -> list[tuple[str, Floats]] | None:
-    """Operations, named as in ONNX, by which a fitted scaler changes features; None for others."""
+def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
+    """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
     kind = type(scaler)
     if scaler is None or (kind is str and scaler == "passthrough"):
-        return []
-    if kind is MinMaxScaler and not scaler.clip:
-        return [("Mul", scaler.scale_), ("Add", scaler.min_)]
-    center = None
+        return X
     if kind is StandardScaler:
-        center = scaler.mean_ if scaler.with_mean else None
-    elif kind is RobustScaler:
-        center = scaler.center_
-    elif kind is not MaxAbsScaler or scaler.get_params().get("clip"):
-        return None
-    steps = [("Sub", center), ("Div", scaler.scale_)]
-    return [(operator, values) for operator, values in steps if values is not None]
+        X = X - scaler.mean_ if scaler.with_mean else X
+        return X / scaler.scale_ if scaler.with_std else X
+    if kind is MinMaxScaler and not scaler.clip:
+        return X * scaler.scale_ + scaler.min_
+    if kind is SimpleImputer and not scaler.add_indicator:
+        replaces_nan = scaler.missing_values != scaler.missing_values
+        if replaces_nan and np.isfinite(scaler.statistics_).all():
+            return X.fill_nan(scaler.statistics_)
+    reason = f"the pipeline step {kind.__name__} is not a supported scaler"
+    return refuse(reason, "apply it before the model, and export the last step of the pipeline")
 
 
 def add_transformed(model: TransformedModel, X: Tensor) -> Tensor:
@@ -125,14 +111,9 @@ def _add_power(values: Tensor, power: Tensor) -> Tensor:
 
 def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
     """(row,) distances of a row (feature,) to rows (row, feature)."""
-    if metric not in TRANSLATION_INVARIANT:
-        way_out = f"use one of {', '.join(sorted(TRANSLATION_INVARIANT))} or 'learned'"
-        refuse(f"the metric {metric!r} is not supported", way_out)
-    gaps = (rows - row).apply("Abs")
-    if metric == "chebyshev":
-        return gaps.reduce("ReduceMax", -1)
-    if metric in ("manhattan", "l1", "cityblock"):
-        return gaps.sum(-1)
+    if metric not in ("euclidean", "sqeuclidean", "nan_euclidean"):
+        refuse(f"the metric {metric!r} is not supported", "use 'euclidean' or 'learned'")
+    gaps = rows - row
     if metric == "nan_euclidean":
         # over the features that both have, scaled to all; NaN where they share none
         share = gaps.is_nan().apply("Where", 0.0, 1.0).mean(-1)
@@ -183,99 +164,84 @@ def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
         return [kernel @ process.dual]
 
     with X.graph.outside_loops():
-        rows = scaled(X.graph.matrix(process.X))
+        rows = scaled(X.graph.constant(process.X))
     return X.graph.map_rows(mean_of_row, X)[0] * process.scale + process.mean
 
 
-# --- trees, as the operator TreeEnsemble (ai.onnx.ml 5) -------------------------------------------
-#
-# Trees that compare float32 values are stored in float32, with thresholds rounded down, so that
-# each comparison is the same; other trees are stored in float64. The values of each tree are
-# centered, and their centers are added in float64: in float32 a large mean of y would cost digits.
+# --- trees, as the operator TreeEnsemble (ai.onnx.ml 5) ------------------------------------------
 
 
 def add_trees(ensemble: reader.TreeEnsemble, X: Tensor) -> Tensor:
     """Add the prediction of an ensemble: (row, feature) → (row, output)."""
-    dtype, n_outputs = ensemble.value_type, len(ensemble.offset)
-    nodes, offset = _join_trees(ensemble)
-    if not nodes:
+    if ensemble.value_type == reader.FLOAT32:
+        X = X.cast(FLOAT).cast(DOUBLE)
+    return concatenate([_add_output(ensemble, k, X) for k in range(len(ensemble.offset))])
+
+
+def _add_output(ensemble: reader.TreeEnsemble, output: int, X: Tensor) -> Tensor:
+    """Add one output of an ensemble: (row, 1)."""
+    offset, arrays_of_trees = float(ensemble.offset[output]), []
+    n_splits = n_leaves = 0
+    for tree in ensemble.trees:
+        column, is_leaf = output - tree.output, np.asarray(tree.left) < 0
+        if not 0 <= column < tree.value.shape[1]:
+            continue
+        values = (tree.value[:, column] * tree.scale)[is_leaf]
+        if is_leaf.all():
+            offset += float(values[0])
+            continue
+        arrays = _number_nodes(tree, is_leaf, values, n_splits, n_leaves)
+        thresholds = reader.inclusive_threshold(tree.threshold, reader.FLOAT64, ensemble.strict)
+        arrays_of_trees.append({**arrays, "nodes_splits": thresholds[~is_leaf]})
+        n_splits, n_leaves = n_splits + np.sum(~is_leaf), n_leaves + len(values)
+    if not arrays_of_trees:
         return (X * 0.0).sum(-1, keepdims=True) + offset
-    values, outputs, trees = (nodes.pop(name) for name in ("value", "output", "tree"))
-    weights, has_one_value = values[:, 0], values.shape[1] == 1
-    if not has_one_value:
-        # A leaf of the operator has one value: its index. Each tree has an output of the operator,
-        # and the values are looked up by the indices.
-        weights, outputs, n_outputs = np.arange(len(values)), trees, trees[-1] + 1
-        dtype = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
-    thresholds = nodes["nodes_splits"].astype(dtype)
-    modes = np.full(len(thresholds), _LESS_OR_EQUAL, dtype=np.uint8)
-    attributes = {name: array.tolist() for name, array in nodes.items()}
-    attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
+    nodes = {
+        name: np.concatenate([arrays[name] for arrays in arrays_of_trees])
+        for name in arrays_of_trees[0]
+    }
+    tensors = {name: nodes.pop(name) for name in ("nodes_splits", "leaf_weights")}
+    tensors["nodes_modes"] = np.full(n_splits, _LESS_OR_EQUAL, dtype=np.uint8)
     if not nodes["nodes_missing_value_tracks_true"].any():
-        attributes.pop("nodes_missing_value_tracks_true")
-    sums = (X.cast(FLOAT) if dtype == reader.FLOAT32 else X).apply(
+        nodes.pop("nodes_missing_value_tracks_true")
+    sums = X.apply(
         "TreeEnsemble",
         domain=ML_DOMAIN,
-        n_targets=n_outputs,
+        n_targets=1,
         aggregate_function=_SUM,
         post_transform=_IDENTITY,
-        nodes_modes=numpy_helper.from_array(modes),
-        leaf_targetids=outputs.tolist(),
-        leaf_weights=numpy_helper.from_array(weights.astype(dtype)),
-        **attributes,
+        leaf_targetids=[0] * n_leaves,
+        **{name: array.astype(int).tolist() for name, array in nodes.items()},
+        **{name: numpy_helper.from_array(array) for name, array in tensors.items()},
     )
-    sums = sums.cast(DOUBLE) if dtype == reader.FLOAT32 else sums
-    if has_one_value:
-        return sums + offset
-    with X.graph.outside_loops():
-        table = X.graph.constant(values.astype(ensemble.value_type)).cast(DOUBLE)
-    return table.take(sums.cast(INT64)).sum(1) + offset
+    return sums + offset
 
 
-def _join_trees(ensemble: reader.TreeEnsemble) -> tuple[dict[str, np.ndarray], Floats]:
-    """Number the splits and leaves of trees, and return (output,) offsets.
+def _number_nodes(
+    tree: reader.Tree, is_leaf: NDArray[np.bool_], values: Floats, n_splits: int, n_leaves: int
+) -> dict[str, NDArray[Any]]:
+    """Attributes of the operator for the splits and leaves of a tree, after those of other trees.
 
-    The arrays of splits are attributes of the operator; there are none where no tree has a split.
-    Of each leaf, there are its values, the first output of these, and the number of its tree.
     onnxruntime takes a root for a leaf where its children, a leaf and a split, have the same number
     (issue 24679); the leaves of such a tree are numbered from the second one on.
     """
-    offset = ensemble.offset.astype(np.float64)
-    arrays_of_trees: list[dict[str, object]] = []
-    n_splits = n_all_leaves = 0
-    for tree in ensemble.trees:
-        is_leaf = np.asarray(tree.left) < 0
-        leaves = (tree.value * tree.scale)[is_leaf]
-        center = 0.5 * (leaves.min(axis=0) + leaves.max(axis=0))
-        offset[tree.output : tree.output + len(center)] += center
-        inner, n_leaves = np.flatnonzero(~is_leaf), len(leaves)
-        if not len(inner):  # it is a constant
-            continue
-        left, right = np.asarray(tree.left)[inner], np.asarray(tree.right)[inner]
-        number = np.cumsum(is_leaf) - 1 + n_all_leaves
-        number[inner] = np.arange(len(inner)) + n_splits
-        ends = [left[0], right[0]]
-        shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
-        number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-        threshold = reader.inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
-        arrays = {
-            "nodes_featureids": np.asarray(tree.feature)[inner],
-            "nodes_splits": threshold[inner],
-            "nodes_missing_value_tracks_true": np.asarray(tree.missing_left, dtype=int)[inner],
-            "nodes_truenodeids": number[left],
-            "nodes_trueleafs": is_leaf[left].astype(int),
-            "nodes_falsenodeids": number[right],
-            "nodes_falseleafs": is_leaf[right].astype(int),
-            "tree_roots": [n_splits],
-            "value": np.roll(leaves - center, shift, axis=0),
-            "output": np.full(n_leaves, tree.output),
-            "tree": np.full(n_leaves, len(arrays_of_trees)),
-        }
-        arrays_of_trees.append(arrays)
-        n_splits, n_all_leaves = n_splits + len(inner), n_all_leaves + n_leaves
-    names = arrays_of_trees[0] if arrays_of_trees else {}
-    joined = {name: np.concatenate([tree[name] for tree in arrays_of_trees]) for name in names}
-    return joined, offset
+    left, right = np.asarray(tree.left)[~is_leaf], np.asarray(tree.right)[~is_leaf]
+    number = np.where(
+        is_leaf, np.cumsum(is_leaf) - 1 + n_leaves, np.cumsum(~is_leaf) - 1 + n_splits
+    )
+    ends = [left[0], right[0]]
+    shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
+    number[is_leaf] = (np.arange(len(values)) + shift) % len(values) + n_leaves
+    return {
+        "tree_roots": np.array([n_splits]),
+        "nodes_featureids": np.asarray(tree.feature)[~is_leaf],
+        "nodes_missing_value_tracks_true": np.asarray(tree.missing_left)[~is_leaf],
+        "nodes_truenodeids": number[left],
+        "nodes_trueleafs": is_leaf[left],
+        "nodes_falsenodeids": number[right],
+        "nodes_falseleafs": is_leaf[right],
+        "leaf_weights": np.roll(values, shift).astype(np.float64),
+    }
 
 
 def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -> Tensor:

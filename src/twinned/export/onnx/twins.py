@@ -6,7 +6,6 @@ Networks compute in float32, as they were trained, all members at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +26,6 @@ from twinned.pairing.pairs import PairColumn
 from twinned.rows.neighbors import LEARNED
 from twinned.rows.schema import Floats, TableSchema
 
-# (query, indices of its anchors or None) → (member, anchor, output)
-Differences = Callable[[Tensor, Tensor | None], Tensor]
 Networks = NeuralDifferenceModel | PlainNetworks
 
 
@@ -90,8 +87,8 @@ class AnchorGraph:
 
     def __init__(self, graph: Graph, fitted: FittedTwin) -> None:
         self._graph, self._fitted = graph, fitted
-        self._rows = split_rows(fitted.schema, graph.matrix(fitted.anchors.matrix))
-        self._known_y = graph.matrix(fitted.anchors.outputs)
+        self._rows = split_rows(fitted.schema, graph.constant(fitted.anchors.matrix))
+        self._known_y = graph.constant(fitted.anchors.outputs)
 
     def _in_units_of_y(self, estimates: Tensor) -> Tensor:
         return estimates.apply("Exp") if self._fitted.target.is_log else estimates
@@ -138,51 +135,47 @@ class AnchorGraph:
 
     # --- differences --------------------------------------------------------------------------
 
-    @cached_property
-    def _differences(self) -> Differences:
+    def _differences(self, query: Tensor, indices: Tensor | None) -> Tensor:
+        """(member, anchor, output): F(query, anchor), of the anchors with these indices or all."""
         model = self._fitted.model
         if isinstance(model, NeuralDifferenceModel):
-            return self._neural_differences(model)
+            return self._neural_differences(model, query, indices)
         assert isinstance(model, SklearnDifferenceModel)
-        return self._pair_differences(model)
+        return self._pair_differences(model, query, indices)
 
-    def _neural_differences(self, model: NeuralDifferenceModel) -> Differences:
+    def _neural_differences(
+        self, model: NeuralDifferenceModel, query: Tensor, indices: Tensor | None
+    ) -> Tensor:
         layers = _Layers(model, self._fitted.schema.n_encoded)
         with self._graph.outside_loops():
             anchor_halves = layers.first(self._rows)  # computed once
+        query_halves = layers.first(query.add_axis(0))
+        first, second = (half.take(indices, 1) for half in anchor_halves)
+        # the bias of the output layer cancels
+        forward = layers.last_hidden(second + query_halves[0])
+        backward = layers.last_hidden(first + query_halves[1])
+        scaled = (forward - backward) @ (np.float32(0.5) * layers.output_weight)
+        return scaled.cast(DOUBLE) * model.scale.y_spread
 
-        def differences(query: Tensor, indices: Tensor | None) -> Tensor:
-            query_halves = layers.first(query.add_axis(0))
-            first, second = (half.take(indices, 1) for half in anchor_halves)
-            # the bias of the output layer cancels
-            forward = layers.last_hidden(second + query_halves[0])
-            backward = layers.last_hidden(first + query_halves[1])
-            scaled = (forward - backward) @ (np.float32(0.5) * layers.output_weight)
-            return scaled.cast(DOUBLE) * model.scale.y_spread
-
-        return differences
-
-    def _pair_differences(self, model: SklearnDifferenceModel) -> Differences:
+    def _pair_differences(
+        self, model: SklearnDifferenceModel, query: Tensor, indices: Tensor | None
+    ) -> Tensor:
         role, source = model.features.layout(self._fitted.anchors.rows)
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
-        signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
+        anchors = self._rows.take(indices)
+        # the query is repeated for each anchor
+        queries = query.apply("Expand", anchors.apply("Shape"))
+        orders = [_pairs(groups, queries, anchors)]
+        if model.symmetric:
+            orders.append(_pairs(groups, anchors, queries))
+        pairs = concatenate(orders, axis=0)
+        if model.features.dtype == np.float32:
+            pairs = pairs.cast(FLOAT).cast(DOUBLE)
+        predicted = regressors.add_regressor(model.estimator, pairs) * model.unit
         n_outputs = self._fitted.anchors.outputs.shape[1]
-
-        def differences(query: Tensor, indices: Tensor | None) -> Tensor:
-            anchors = self._rows.take(indices)
-            # the query is repeated for each anchor
-            queries = query.apply("Expand", anchors.apply("Shape"))
-            orders = [_pairs(groups, queries, anchors)]
-            if model.symmetric:
-                orders.append(_pairs(groups, anchors, queries))
-            pairs = concatenate(orders, axis=0)
-            if model.features.dtype == np.float32:
-                pairs = pairs.cast(FLOAT).cast(DOUBLE)
-            predicted = regressors.add_regressor(model.estimator, pairs) * model.unit
-            predicted = predicted.reshape(len(orders), -1, n_outputs)
-            return predicted * signs if model.symmetric else predicted
-
-        return differences
+        predicted = predicted.reshape(len(orders), -1, n_outputs)
+        signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
+        return predicted * signs if model.symmetric else predicted
 
     # --- weights ------------------------------------------------------------------------------
 
