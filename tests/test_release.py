@@ -10,7 +10,7 @@ import yaml
 from sklearn.base import BaseEstimator
 
 import twinned
-from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.regressors import GPRegressor
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -142,7 +142,7 @@ def measure_fit(dataset, split, model, budget):
     elif model in THREADS:
         estimator = make_model(model, X).set_params(**{THREADS[model]: N_CORES})
     else:
-        from twinned.estimators.gaussian_process import GPRegressor
+        from twinned.estimators.regressors import GPRegressor
 
         X, X_test = (pd.get_dummies(pd.DataFrame(part), dtype=float) for part in (X, X_test))
         estimator = GPRegressor(random_state=0)

@@ -33,7 +33,7 @@ from benchmarks.accuracy.tables import split_table
 from paper.data import rmse
 from twinned import AutoTwinRegressor
 from twinned.datasets import STANDARD_KEYS, STANDARD_SPLITS, info
-from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.regressors import GPRegressor
 from twinned.metrics import crps, log_likelihood
 
 BLEND = "twinned"

@@ -23,7 +23,7 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 @pytest.fixture(scope="module", autouse=True)
 def _fast():
     """One thread, three quick members, and an error scale of two trees."""
-    import_module("twinned.estimators.blending.costs")  # expects the time of the usual iterations
+    import_module("twinned.estimators.blending.budget")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
         patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)

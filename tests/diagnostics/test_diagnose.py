@@ -10,7 +10,7 @@ from sklearn.dummy import DummyRegressor
 from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.diagnostics.errors import MEAN
-from twinned.estimators.blending.costs import affordable_rows
+from twinned.estimators.blending.budget import affordable_rows
 
 MEMBERS = ["ridge", "gp_rbf"]
 

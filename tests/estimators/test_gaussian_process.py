@@ -4,7 +4,7 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import twinned
-from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.regressors import GPRegressor
 from twinned.models.gaussian_process import fit_gaussian_process
 
 

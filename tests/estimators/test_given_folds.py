@@ -8,8 +8,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 import twinned
 from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining, TwinRegressor
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.fitted.held_out import LocalResiduals
 from twinned.models.neural.problem import build_problem
 from twinned.rows.folds import given_folds

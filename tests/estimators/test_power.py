@@ -6,8 +6,7 @@ from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import PredefinedSplit
 
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.rows.scaling import PowerScaling, skewed_columns
 
 

@@ -30,8 +30,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.estimators.target import TransformedTargetTwin
 
 N_ROWS = 24

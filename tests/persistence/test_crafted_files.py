@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import twinned
 from twinned import NeuralTraining, TwinNeuralRegressor, TwinRegressor
-from twinned.estimators.gaussian_process import GPRegressor
+from twinned.estimators.regressors import GPRegressor
 from twinned.persistence.archive import MODEL
 
 

@@ -41,8 +41,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import twinned
 from twinned import AutoTwinRegressor, TwinRegressor
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.persistence.archive import MODEL
 
 

@@ -26,7 +26,7 @@ from twinned.diagnostics.twin_checks import (
     multiplier_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.costs import affordable_rows
+from twinned.estimators.blending.budget import affordable_rows
 from twinned.estimators.target import TransformedTargetTwin, bound_arguments
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform

@@ -14,8 +14,9 @@ from sklearn.utils import Tags
 
 from twinned.batches.estimation import remove_deviations
 from twinned.estimators.blend_attributes import BlendAttributes
+from twinned.estimators.blending.budget import fit_within
 from twinned.estimators.blending.combination import combine_members, with_common_function
-from twinned.estimators.blending.cross_fit import cross_fit
+from twinned.estimators.blending.cross_fit import CrossFit, print_progress
 from twinned.estimators.blending.members import (
     CrossFittedMember,
     FitSettings,
@@ -23,7 +24,6 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import blend_rows
-from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.several_targets import add_anchors_of_targets, joint_level, joint_scores
 from twinned.exceptions import ignore_table_warnings
@@ -314,7 +314,9 @@ class AutoTwinRegressor(BlendAttributes):
             combined = combine_members(members, shared, seed, memory, calibrate=calibrate)
         if self.verbose:
             method, rmse = combined["blend_"]["method"], combined["blend_"]["rmse"]
-            _print(f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s")
+            print_progress(
+                f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s"
+            )
         return {"skipped_": skipped, **combined}
 
     def _clone(self, attributes: dict[str, Any]) -> Any:
@@ -333,7 +335,7 @@ class AutoTwinRegressor(BlendAttributes):
             if budget is not None:
                 budget = max((budget - (begin - start)) / (len(names) - j), 0.01)
             if self.verbose:
-                _print(f"target {name}")
+                print_progress(f"target {name}")
             try:
                 attributes = self._blend_of(known, seed, begin, budget)
             except ValueError as error:
@@ -354,27 +356,20 @@ class AutoTwinRegressor(BlendAttributes):
         self, rows: TrainingRows, seed: int, start: float, budget: float | None
     ) -> tuple[list[CrossFittedMember], dict[str, str]]:
         """Fit the members, and return them and why others were skipped."""
-
-        def report(member: CrossFittedMember) -> None:
-            if self.verbose:
-                known = rows.take(np.flatnonzero(rows.held_out & ~rows.censored))
-                predicted = member.out_of_fold[rows.held_out & ~rows.censored]
-                rmse, _ = rmse_and_error(predicted, known.y, known.weight)
-                seconds = f"fitted in {member.fit_seconds:.1f} s"
-                _print(f"{member.label}: RMSE {rmse:.4g}, {seconds}")
-
         fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
-        fragments = np.setdiff1d(fragments, rows.schema.categorical)
-        specs = resolve_members(self.members, self.effort, has_fragments=len(fragments) > 0)
-        return cross_fit(
-            specs,
-            rows,
-            FitSettings(seed, self.memory_limit, self.n_jobs, fragments=fragments),
-            time_budget=budget,
-            start=start,
-            report=report,
-            stacklevel=6,
+        settings = FitSettings(
+            seed=seed,
+            memory_limit=self.memory_limit,
+            n_jobs=self.n_jobs,
+            fragments=np.setdiff1d(fragments, rows.schema.categorical),
+            verbose=self.verbose > 0,
         )
+        has_fragments = len(settings.fragments) > 0
+        specs = resolve_members(self.members, self.effort, has_fragments=has_fragments)
+        fits = CrossFit(rows, settings)
+        members = fits.fit_all(specs) if budget is None else fit_within(fits, specs, budget, start)
+        fits.report_skipped(stacklevel=6)
+        return members, fits.skipped
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
@@ -412,7 +407,3 @@ class AutoTwinRegressor(BlendAttributes):
 
     def _joint_level(self, confidence: float) -> float:
         return joint_level(self.joint_scores_, confidence) if self.targets_ else confidence
-
-
-def _print(text: str) -> None:
-    print(f"[AutoTwinRegressor] {text}", flush=True)

@@ -24,8 +24,8 @@ from sklearn.utils import Tags, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, MultiOutputMixin
-from twinned.estimators.gaussian_process import GPRegressor
 from twinned.estimators.neural import NeuralRegressor
+from twinned.estimators.regressors import GPRegressor
 from twinned.models.base_estimator import check_base_estimator, set_unset_seeds
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.learned_metric import MAX_ROWS, learn_metric

@@ -248,7 +248,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             )
             if self.cv is not None:
                 rows = rows.with_folds(given_folds(self.cv, rows.matrix, rows.targets, rows.groups))
-            self._fit_rows(rows)
+            self.fit_rows(rows)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
@@ -263,7 +263,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if for_fold:
             twin.cv = 0
         with limit_threads(twin.n_jobs):
-            twin._fit_rows(rows)
+            twin.fit_rows(rows)
         return twin
 
     def fit_pairs(
@@ -280,7 +280,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """
         with restore_on_failure(self), limit_threads(self.n_jobs):
             rows = self._validate_rows(X, y, sample_weight=sample_weight)
-            return self._fit_rows(rows, with_folds=False, imputed=imputed)
+            return self.fit_rows(rows, with_folds=False, imputed=imputed)
 
     def choose_effort(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -337,7 +337,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             multi_output=self.__sklearn_tags__().target_tags.multi_output,
         )
 
-    def _fit_rows(
+    def fit_rows(
         self,
         rows: TrainingRows,
         *,
@@ -345,19 +345,19 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         imputed: NDArray[np.bool_] | None = None,
     ) -> PairTrainingSet:
         """Fit to validated rows, and return the training set of the base estimator."""
-        rows, sizes, predicted = self._prepare(rows), SIZES[self.effort], None
+        rows, sizes, known_rows = self._prepare(rows), SIZES[self.effort], None
         if imputed is not None:  # bounds that differ mark a row as censored
             lower = np.where(imputed[rows.table_rows], -np.inf, rows.y)
             rows = replace(rows, bounds=TargetBounds(lower, rows.y))
         if with_folds and (self.cv is not None or self.estimator is None):
             known_rows = draw_folds_of_known_rows(self, rows)
-            if known_rows is not None:
-                sizes, predicted = choose_sizes(self, rows, known_rows, self._fit_model)
-        if predicted is None and self.estimator is None and self.effort == "balanced":
+        if known_rows is not None:
+            sizes, predicted = choose_sizes(self, rows, known_rows, self._fit_model)
+        elif self.estimator is None and self.effort == "balanced":
             rows = replace(rows, fold=None, fold_training=None)
             sizes = sizes_of_one_fold(self, rows, self._fit_model)
         fitted, training = self._fit_model(rows, sizes)
-        if predicted is not None:
+        if known_rows is not None:
             fitted = with_residuals(fitted, predicted, known_rows.folds)
         self._fitted = fitted if rows.batch is None else update_effects(fitted, rows.effects)
         self.n_pairs_: int = len(training.first)

@@ -6,9 +6,7 @@ from itertools import pairwise
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned.estimators.blending.members import FittedMember
-from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.preparation import FeaturePreparation
+from twinned.estimators.blending.model import BlendModel, FeaturePreparation, FittedMember
 from twinned.estimators.methods import BaseTwin, TwinMethods
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import (

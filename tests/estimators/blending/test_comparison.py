@@ -130,7 +130,6 @@ def test_plain_networks_wait_for_the_neural_twin(rows, monkeypatch, twin_error):
         return CrossFittedMember(spec.label, None, None, spec, rows.y + error, 1.0, 1.0)
 
     monkeypatch.setattr(cross_fit, "_fit_fold", fit)
-    monkeypatch.setattr(CrossFit, "_join", lambda self, spec, fits: fits[0])
     fits = CrossFit(rows, FitSettings())
     labels = [member.label for member in fits.fit_all(specs)]
     if twin_error > 1:

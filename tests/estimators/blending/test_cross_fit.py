@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from twinned import AutoTwinRegressor, load, save
 from twinned.datasets import make_wsb
-from twinned.estimators.blending import costs, cross_fit
-from twinned.estimators.blending.costs import Clock, CostModel
+from twinned.estimators.blending import budget as budget_module
+from twinned.estimators.blending import cross_fit
+from twinned.estimators.blending.budget import Clock, CostModel, fit_within
 from twinned.estimators.blending.cross_fit import CrossFit
 from twinned.estimators.blending.members import (
     AUTO,
@@ -39,25 +40,25 @@ class SimulatedFits(CrossFit):
 
     share, now = 0.0, 0.0
 
-    def _fit_one(self, spec, clock, *, required):
+    def fit_one(self, spec, clock, *, required):
         self.now += self.share * clock.expected(spec)
         return simulated_member(spec, self.rows.y)
 
     def labels_within(self, specs, budget, share=0.0):
         self.share, self.now = share, 0.0
-        return [member.label for member in self.fit_within(specs, budget, 0.0)]
+        return [member.label for member in fit_within(self, specs, budget, 0.0)]
 
 
 @pytest.fixture
 def fits(monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
-    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 0.0)
+    monkeypatch.setattr(budget_module, "finishing_seconds", lambda *shape: 0.0)
     X, y = make_wsb(30, random_state=0)
     schema = TableSchema.all_numeric(X.shape[1])
     given = TrainingRows(schema, X.to_numpy(), y.to_numpy())
     rows = blend_rows(given, None, "balanced", 0).rows
     fits = SimulatedFits(rows, FitSettings(n_jobs=1))
-    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: fits.now))
+    monkeypatch.setattr(budget_module, "time", SimpleNamespace(perf_counter=lambda: fits.now))
     return fits
 
 
@@ -102,7 +103,7 @@ def test_remaining_time_raises_the_effort_of_members(fits, monkeypatch, budget, 
 
 
 def test_ridge_is_fitted_where_no_time_remains_and_the_reserve_is_named(fits, monkeypatch):
-    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 2.5)
+    monkeypatch.setattr(budget_module, "finishing_seconds", lambda *shape: 2.5)
     specs = resolve_members(list(EXPECTED), "balanced")
     assert fits.labels_within(specs, 2.1) == ["ridge"]
     reasons = fits.skipped.values()
@@ -112,13 +113,13 @@ def test_ridge_is_fitted_where_no_time_remains_and_the_reserve_is_named(fits, mo
 
 def test_time_that_members_did_not_need_is_used(fits, monkeypatch):
     """A member that is expected to take too long is fitted once others were quicker."""
-    fit = SimulatedFits._fit_one
+    fit = SimulatedFits.fit_one
 
     def quick(self, spec, clock, *, required):
         clock.calibrate(spec, 0.1 * EXPECTED[spec.name])
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_fit_one", quick)
+    monkeypatch.setattr(SimulatedFits, "fit_one", quick)
     specs = resolve_members(["gp_rbf", "gp_matern"], "balanced")
     assert fits.labels_within(specs, 6.0, 0.1) == ["gp_rbf", "gp_matern"]
     assert not fits.skipped
@@ -126,7 +127,7 @@ def test_time_that_members_did_not_need_is_used(fits, monkeypatch):
 
 def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit = SimulatedFits._fit_one
+    fit = SimulatedFits.fit_one
 
     def fail(self, spec, clock, *, required):
         if spec.label == "boosting":
@@ -134,7 +135,7 @@ def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
             return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_fit_one", fail)
+    monkeypatch.setattr(SimulatedFits, "fit_one", fail)
     specs = resolve_members(["tree_twin", "boosting"], "balanced")
     assert fits.labels_within(specs, 30.0, 1.0)[0] == "boosting:fast"
     assert not fits.skipped
@@ -142,7 +143,7 @@ def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
 
 def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit, tried = SimulatedFits._fit_one, []
+    fit, tried = SimulatedFits.fit_one, []
 
     def overrun(self, spec, clock, *, required):
         tried.append(spec.label)
@@ -151,7 +152,7 @@ def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypat
             return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_fit_one", overrun)
+    monkeypatch.setattr(SimulatedFits, "fit_one", overrun)
     specs = resolve_members(["ridge", "tree_twin"], "balanced")
     assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge", "tree_twin:fast"]
     assert tried == ["ridge", "tree_twin", "tree_twin:fast"]  # not once more at the end
@@ -160,7 +161,7 @@ def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypat
 
 def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
-    fit = SimulatedFits._fit_one
+    fit = SimulatedFits.fit_one
 
     def fail(self, spec, clock, *, required):
         if spec.name == "tree_twin":
@@ -168,7 +169,7 @@ def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
             return None
         return fit(self, spec, clock, required=required)
 
-    monkeypatch.setattr(SimulatedFits, "_fit_one", fail)
+    monkeypatch.setattr(SimulatedFits, "fit_one", fail)
     specs = resolve_members(["ridge", "tree_twin"], "balanced")
     assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge"]
     assert fits.skipped == {"tree_twin": "failed: no reason"}
@@ -182,7 +183,7 @@ def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
         return impute(rows)
 
     monkeypatch.setattr(cross_fit, "impute_folds", slow)
-    for name in ("auto", "blending.costs", "blending.cross_fit"):
+    for name in ("auto", "blending.budget", "blending.cross_fit"):
         clock = SimpleNamespace(perf_counter=lambda: now[0])
         monkeypatch.setattr(f"twinned.estimators.{name}.time", clock)
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
@@ -240,7 +241,7 @@ def test_the_small_tree_twin_is_a_member():
 
 
 def test_remaining_time_is_less_on_a_slow_machine(monkeypatch):
-    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 10.0)
+    monkeypatch.setattr(budget_module, "finishing_seconds", lambda *shape: 10.0)
     (spec,) = resolve_members(["ridge"], "fast")
     model = CostModel(100, 5, 5, 1)
     clock = Clock(perf_counter() + 100.0, model)
@@ -365,8 +366,8 @@ def test_processes_of_a_wide_table_have_few_features_first(
 ):
     """Those of all features take their place where the error is lower, and are fitted once."""
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: 1.0)
-    monkeypatch.setattr(costs, "finishing_seconds", lambda *shape: 0.0)
-    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr(budget_module, "finishing_seconds", lambda *shape: 0.0)
+    monkeypatch.setattr(budget_module, "time", SimpleNamespace(perf_counter=lambda: 0.0))
     tried = []
 
     def fit(self, spec, clock, *, required):
@@ -374,9 +375,9 @@ def test_processes_of_a_wide_table_have_few_features_first(
         shift = error if spec.label == "gp_matern" else 1.0
         return simulated_member(spec, self.rows.y + shift)
 
-    monkeypatch.setattr(CrossFit, "_fit_one", fit)
+    monkeypatch.setattr(CrossFit, "fit_one", fit)
     fits = CrossFit(wide_rows, FitSettings(n_jobs=1))
-    results = fits.fit_within(resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
+    results = fit_within(fits, resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
     assert [result.spec.label for result in results] == ["ridge", label]
     assert tried[:3] == ["ridge", "gp_matern:small", "gp_matern"]
     assert len(tried) == len(set(tried))
@@ -389,7 +390,7 @@ def test_folds_of_one_fit_have_threads_and_the_same_result(rng):
     for n_jobs in (1, 2):
         fits = power_fits(X, np.exp(X[:, 0]) + X[:, 1])
         fits.settings = FitSettings(n_jobs=n_jobs)
-        results = fits.fit_within(specs, 1e6, perf_counter())
+        results = fit_within(fits, specs, 1e6, perf_counter())
         predictions.append([result.out_of_fold for result in results])
     np.testing.assert_array_equal(*predictions)
 

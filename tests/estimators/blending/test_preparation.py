@@ -6,7 +6,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from twinned.estimators.blending.preparation import FeaturePreparation
+from twinned.estimators.blending.model import FeaturePreparation
 from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema(["numeric", "categorical", "numeric"], [[], ["a", "b", "c"], []], [0, 3, 0])

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from twinned.estimators.blending.preparation import FeaturePreparation
+from twinned.estimators.blending.model import FeaturePreparation
 from twinned.export.onnx.inputs import add_preparation, encode_matrix, split_rows
 from twinned.rows.schema import TableSchema
 

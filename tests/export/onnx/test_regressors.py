@@ -9,8 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, RobustScaler, StandardScaler
 from sklearn.svm import SVR
 
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.export.onnx.regressors import add_regressor
 
 REGRESSORS = [

@@ -10,8 +10,8 @@ import numpy as np
 from joblib import parallel_config
 
 from twinned.batches.joint import CommonFunction
-from twinned.estimators.blending.members import CrossFittedMember, FittedMember
-from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.members import CrossFittedMember
+from twinned.estimators.blending.model import BlendModel, FittedMember, spread_around
 from twinned.estimators.blending.rows import BlendRows
 from twinned.estimators.blending.weights import (
     BlendWeights,
@@ -19,7 +19,6 @@ from twinned.estimators.blending.weights import (
     held_out_predictions,
     leaderboard,
     rmse_and_error,
-    spread_around,
     spread_weights,
     twin_contribution,
 )

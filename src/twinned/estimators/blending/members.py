@@ -1,13 +1,10 @@
-"""Members of `AutoTwinRegressor`: their estimators, fits and predictions."""
+"""Members of `AutoTwinRegressor`: their names, efforts and estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from importlib import import_module
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,20 +12,13 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned.estimators.blending.preparation import FeaturePreparation
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.methods import BaseTwin
-from twinned.estimators.power import PowerRegressor
+from twinned.estimators.blending.model import FeaturePreparation, FittedMember
+from twinned.estimators.regressors import GPRegressor, PowerRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import UnsuitableDataError
-from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import check_base_estimator, set_unset_seeds
 from twinned.models.learned_metric import MetricCache
-from twinned.models.protocol import DifferenceModel
-from twinned.models.wide_tables import important_features
-from twinned.pairing.differences import difference
-from twinned.rows.scaling import round_for_sums
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
@@ -37,11 +27,8 @@ SMALL = "small"  # a further effort, for short budgets
 GP_TANIMOTO = "gp_tanimoto"  # the member that compares counts of fragments
 EXTRA_TREES = "extra_trees"  # the member that has some of them as features
 POWER = "_power"  # suffix of the names of members with power-transformed features or target
-_SCREENED = ("gp_matern", "gp_rbf", EXTRA_TREES, "boosting")
-_SMALL_MEMBERS = ("tree_twin", "neural", "neural_twin", *_SCREENED)
 SCREENED_FEATURES = 40  # the most important ones of a wide table, which small members have
 _LEAVES, _MANY_ROWS = 31, 1500  # of a tree of boosting, and from which on it always has so many
-NETWORK_ANCHORS = 32  # of a neural twin
 # Trees of molecules have the fragments that most evenly divide the rows, half of the features at
 # each split, and leaves of several rows: errors on three sets of molecules are lower so.
 _TREE_FRAGMENTS, _TREE_FEATURES, _TREE_LEAF = 100, 0.5, 3
@@ -61,6 +48,7 @@ class FitSettings:
     important: dict[int, Indices] = field(default_factory=dict)
     # columns with counts of the fragments of molecules, which most members do not have
     fragments: Indices = field(default_factory=lambda: np.arange(0))
+    verbose: bool = False  # whether a line is printed for each member
 
     def other_columns(self, n_features: int) -> Indices:
         """The columns of members that do not compare fragments; all where there are no others."""
@@ -122,7 +110,7 @@ class MemberSpec:
     screened: bool = False  # it has the most important features of a wide table only
     is_optional: bool = False  # it is not fitted where it is far behind others
 
-    @cached_property
+    @property
     def name(self) -> str:
         return self.label.partition(":")[0]
 
@@ -142,8 +130,8 @@ class MemberSpec:
 
     def for_table(self, n_features: int) -> MemberSpec:
         """The member as it is fitted to a table; selected features need a fit for each fold."""
-        is_wide = n_features > SCREENED_FEATURES
-        screened = is_wide and self.effort == SMALL and self.name in _SCREENED
+        is_wide = n_features > SCREENED_FEATURES and self.is_built_in
+        screened = is_wide and self.effort == SMALL and MEMBERS[self.name].is_screened
         return replace(self, screened=screened, one_fit=self.one_fit and not screened)
 
     def for_bounds(self) -> MemberSpec:
@@ -170,54 +158,6 @@ class MemberSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedMember:
-    """A fitted estimator and the preparation of its features."""
-
-    label: str
-    estimator: BaseEstimator
-    preparation: FeaturePreparation
-
-    @property
-    def is_twin(self) -> bool:
-        return isinstance(self.estimator, BaseTwin)
-
-    @property
-    def difference_model(self) -> DifferenceModel | None:
-        """The model of antisymmetric differences of a twin that uses all anchors equally."""
-        if not self.is_twin or self.estimator.is_blend or not self.estimator.symmetric:
-            return None
-        fitted = self.estimator.fitted_
-        return fitted.model if fitted.uses_all_anchors_equally else None
-
-    def predict(self, matrix: Floats) -> Floats:
-        """(row,): predictions of encoded rows."""
-        predicted = self.estimator.predict(self.preparation.transform(matrix))
-        return np.asarray(predicted, dtype=np.float64).reshape(len(matrix))
-
-    def encode(self, matrix: Floats, schema: TableSchema | None = None) -> Queries:
-        """Encoded rows (row, feature) as queries of a twin."""
-        prepared = self.preparation.transform(matrix)
-        return self.estimator.validate_queries(prepared, learn_categories=True, schema=schema)
-
-    def differences(self, first: Floats, second: Floats) -> Floats:
-        """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        model = self.difference_model
-        sides: list[Any] = []
-        schema = None if model is None else self.estimator.fitted_.anchors.schema
-        for side in (first, second):
-            matrix, shape = side.reshape(-1, side.shape[-1]), side.shape[:-1]
-            if model is None:
-                sides.append(self.predict(matrix).reshape(shape))
-                continue
-            queries = self.encode(matrix, schema)
-            schema = queries.schema  # a new category has the same code on both sides
-            sides.append(Rows(*(columns.reshape(*shape, -1) for columns in queries.encode())))
-        if model is None:
-            return difference(*sides)
-        return self.estimator.fitted_.mean_of_members(model.differences(*sides))[..., 0]
-
-
-@dataclass(frozen=True, eq=False)
 class CrossFittedMember(FittedMember):
     """A fitted member with its out-of-fold predictions, and the seconds that it took."""
 
@@ -232,29 +172,41 @@ class CrossFittedMember(FittedMember):
 # --- estimators ---------------------------------------------------------------------------------
 
 
-def _networks(class_name: str, module: str, batch_share: float) -> MakeEstimator:
-    def make(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
-        from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
-        from twinned.models.neural.parameters import NeuralTraining
+def _network_parameters(
+    effort: str, rows: TrainingRows, settings: FitSettings, batch_share: float = 1.0
+) -> dict[str, Any]:
+    """Parameters of networks with or without pairs."""
+    from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
+    from twinned.models.neural.parameters import NeuralTraining
 
-        sizes = NEURAL_EFFORTS[effort]
-        estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
-        return estimator(
-            effort=effort,
-            n_members=sizes.blend_members,
-            training=NeuralTraining(
-                n_folds=min(rows.n_folds, sizes.blend_folds),
-                batch_size=int(batch_share * sizes.batch_size),
-                fold_steps=sizes.blend_steps,
-                fold_members=True,
-            ),
-            categorical_features=rows.schema.categorical or None,
-            memory_limit=settings.memory_limit,
-            n_jobs=settings.n_jobs,
-            random_state=settings.seed,
-        )
+    sizes = NEURAL_EFFORTS[effort]
+    training = NeuralTraining(
+        n_folds=min(rows.n_folds, sizes.blend_folds),
+        batch_size=int(batch_share * sizes.batch_size),
+        fold_steps=sizes.blend_steps,
+        fold_members=True,
+    )
+    return {
+        "effort": effort,
+        "n_members": sizes.blend_members,
+        "training": training,
+        "categorical_features": rows.schema.categorical or None,
+        "memory_limit": settings.memory_limit,
+        "n_jobs": settings.n_jobs,
+        "random_state": settings.seed,
+    }
 
-    return make
+
+def _neural(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
+    from twinned.estimators.neural import NeuralRegressor
+
+    return NeuralRegressor(**_network_parameters(effort, rows, settings, batch_share=0.5))
+
+
+def _neural_twin(effort: str, rows: TrainingRows, settings: FitSettings) -> BaseEstimator:
+    from twinned.estimators.twin_neural import TwinNeuralRegressor
+
+    return TwinNeuralRegressor(**_network_parameters(effort, rows, settings))
 
 
 def _tree_twin(effort: str, rows: TrainingRows, settings: FitSettings) -> TwinRegressor:
@@ -318,20 +270,33 @@ def _power(make_plain: MakeEstimator) -> MakeEstimator:
     return lambda effort, rows, settings: PowerRegressor(make_plain(effort, rows, settings))
 
 
-# name → (kind of features, estimator)
-MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
-    "ridge": ("dense", _ridge),
-    "gp_matern": ("dense", _gaussian_process("matern")),
-    "gp_rbf": ("dense", _gaussian_process("rbf")),
-    GP_TANIMOTO: ("counts", _gaussian_process("matern", with_counts=True)),
-    EXTRA_TREES: ("dense", _extra_trees),
-    "boosting": ("encoded", _boosting),
-    "tree_twin": ("encoded", _tree_twin),
-    "neural": ("complete", _networks("NeuralRegressor", "neural", 0.5)),
-    "neural_twin": ("complete", _networks("TwinNeuralRegressor", "twin_neural", 1.0)),
+class MemberKind(NamedTuple):
+    """A built-in member."""
+
+    features: str  # see `FeaturePreparation`
+    make: MakeEstimator
+    one_fit: bool = False  # one fit gives all out-of-fold predictions
+    has_small: bool = True  # whether it has the effort "small"
+    is_screened: bool = False  # whether that has few features of a wide table
+
+
+MEMBERS: dict[str, MemberKind] = {
+    "ridge": MemberKind("dense", _ridge, has_small=False),
+    "gp_matern": MemberKind("dense", _gaussian_process("matern"), one_fit=True, is_screened=True),
+    "gp_rbf": MemberKind("dense", _gaussian_process("rbf"), one_fit=True, is_screened=True),
+    GP_TANIMOTO: MemberKind(
+        "counts", _gaussian_process("matern", with_counts=True), one_fit=True, has_small=False
+    ),
+    EXTRA_TREES: MemberKind("dense", _extra_trees, is_screened=True),
+    "boosting": MemberKind("encoded", _boosting, is_screened=True),
+    "tree_twin": MemberKind("encoded", _tree_twin),
+    "neural": MemberKind("complete", _neural, one_fit=True),
+    "neural_twin": MemberKind("complete", _neural_twin, one_fit=True),
 }
 for _name in ("ridge", "gp_matern", "gp_rbf"):
-    MEMBERS[_name + POWER] = "unscaled", _power(MEMBERS[_name][1])
+    MEMBERS[_name + POWER] = MemberKind(
+        "unscaled", _power(MEMBERS[_name].make), one_fit=True, has_small=False
+    )
 AUTO = tuple(name for name in MEMBERS if name != GP_TANIMOTO)
 # Of molecules, whose values are often noisy: few members, whose weights depend less on the noise.
 AUTO_OF_MOLECULES = (GP_TANIMOTO, EXTRA_TREES, "neural_twin")
@@ -359,7 +324,7 @@ def resolve_members(
 
 def efforts_of(name: str) -> list[str]:
     """The efforts of a built-in member, the smallest first."""
-    return [SMALL, *EFFORTS] if name in _SMALL_MEMBERS else EFFORTS
+    return [SMALL, *EFFORTS] if MEMBERS[name].has_small else EFFORTS
 
 
 def _resolve(entry, effort):
@@ -368,9 +333,8 @@ def _resolve(entry, effort):
         effort = member_effort or effort
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
         check_choice(f"the effort of {name}", effort, efforts_of(name))
-        one_fit = name.startswith(("neural", "gp_")) or name.endswith(POWER)
-        features, make = MEMBERS[name]
-        return MemberSpec(entry, effort, features, make, entry, one_fit)
+        kind = MEMBERS[name]
+        return MemberSpec(entry, effort, kind.features, kind.make, entry, kind.one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")
     name, estimator = entry
@@ -383,63 +347,6 @@ def _resolve(entry, effort):
 
     one_fit = hasattr(estimator, "fit_with_folds")
     return MemberSpec(name, effort, "dense", make_given, entry, one_fit)
-
-
-# --- fitting ------------------------------------------------------------------------------------
-
-
-def fit_member(
-    spec: MemberSpec,
-    settings: FitSettings,
-    rows: TrainingRows,
-    fold: int = -1,
-    imputed: Floats | None = None,
-) -> FittedMember:
-    """Fit a member to the training rows of a fold; to all rows where it is −1.
-
-    Networks are fitted to the bounds of censored rows, and others to `imputed` values of the
-    training rows. The anchors of a twin are known rows.
-    """
-    rows = rows.without(fold)
-    columns, table = settings.columns_of(spec, rows.matrix), rows.matrix
-    if has_some := not np.array_equal(columns, np.arange(table.shape[1])):
-        rows = replace(rows, schema=rows.schema.take(columns), matrix=table[:, columns])
-    used = None
-    if spec.screened:
-        if fold not in settings.important:
-            settings.important[fold] = important_features(
-                rows.matrix, rows.y, SCREENED_FEATURES, rows.weight
-            )
-        used = settings.important[fold]
-    n_counts = len(settings.fragments) if spec.name == GP_TANIMOTO else 0
-    preparation = FeaturePreparation.fit(spec.features, rows.schema, rows.matrix, used, n_counts)
-    if has_some:
-        preparation = replace(preparation, columns=columns.tolist())
-    # the seed depends on the name, not on the other members
-    seed = (settings.seed + crc32(spec.name.encode())) % 2**31
-    estimator = spec.make(spec.effort, rows, replace(settings, seed=seed))
-    features = preparation.transform(table)
-    bounds = rows.bounds
-    weight = rows.process_weight if spec.name.startswith("gp_") else rows.weight
-    y = rows.y if imputed is None else imputed
-    options: dict[str, object] = {"learn": settings.learn} if spec.has_threads else {}
-    if spec.name in (EXTRA_TREES, "boosting"):
-        y = round_for_sums(y)
-    if bounds is not None and supports_bounds(estimator):
-        y = np.where(bounds.censored, np.nan, bounds.lower)
-        options |= {"y_lower": bounds.lower, "y_upper": bounds.upper}
-        estimator.fit_with_folds(features, y, weight, rows.folds, **options)
-    elif bounds is not None and isinstance(estimator, TwinRegressor):
-        estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
-    elif bounds is None and spec.one_fit:
-        estimator.fit_with_folds(features, y, weight, rows.folds, **options)
-    elif weight is not None and has_fit_parameter(estimator, "sample_weight"):
-        estimator.fit(features, y, sample_weight=weight)
-    else:
-        estimator.fit(features, y)
-    if spec.name == "neural_twin":  # pairs with all anchors would take most of a prediction's time
-        estimator.condense_anchors(NETWORK_ANCHORS)
-    return FittedMember(spec.label, estimator, preparation)
 
 
 def supports_bounds(estimator: BaseEstimator) -> bool:

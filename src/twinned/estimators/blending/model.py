@@ -2,23 +2,172 @@
 
 A member f that is no twin has the differences f(a) − f(b). Towards an anchor b, f(b) is the
 out-of-fold prediction of b, by a model that was not fitted to it.
+
+Features of members are made from one encoded table, of the kind that a member can take. `"encoded"`
+are those of the table with codes of categories and missing values as NaN. `"complete"` has no
+missing values: numeric ones are replaced by the median and marked by indicator columns, and missing
+categories are a category of their own. `"dense"` has one indicator for each category instead of
+codes, too, and all columns are standardized; `"unscaled"` is the same without the latter.
+`"counts"` is `"dense"` with counts first, of the fragments of molecules, which stay as they are; of
+the other columns it has the inverse hyperbolic sine, as distances of descriptors with long tails
+are else those of a few molecules. A member may have some columns of the table only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
-from twinned.estimators.blending.members import FittedMember
-from twinned.estimators.blending.weights import spread_around
+from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
-from twinned.models.protocol import AnchoredModel
+from twinned.fitted.anchors import Queries
+from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.differences import difference
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema, known_medians
 
 _PAIRS_PER_BLOCK = 100_000
 _QUERIES_PER_BLOCK = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePreparation:
+    """Imputation, indicators and scaling, fitted to the training rows of a member."""
+
+    kind: str
+    n_features: int
+    categorical: list[int]  # columns of codes in the encoded table
+    n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
+    empty: list[int]  # numeric features without any known value, or that are not used
+    medians: Floats  # (feature,): of the numeric features
+    marked: list[int]  # numeric features with an indicator of missing values
+    center: Floats  # (column,) of the dense features
+    spread: Floats
+    columns: list[int] | None = None  # of the table that the member has; None is all
+    n_counts: int = 0  # leading columns that are counts
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str,
+        schema: TableSchema,
+        rows: Floats,
+        used: Indices | None = None,
+        n_counts: int = 0,
+    ) -> Self:
+        """Fit to encoded training rows (n, n_features); only `used` features count, if given.
+
+        The first `n_counts` of the kind `"counts"` are counts.
+        """
+        missing = np.isnan(rows)
+        has_values: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
+        if used is not None:
+            has_values &= np.isin(np.arange(rows.shape[1]), used)
+        is_dense = kind not in ("encoded", "complete")
+        prepared = cls(
+            kind="dense" if is_dense else kind,
+            n_features=rows.shape[1],
+            categorical=schema.categorical,
+            n_categories=[schema.n_indicators[j] for j in schema.categorical],
+            empty=[j for j in schema.numeric if not has_values[j]],
+            medians=known_medians(rows),
+            marked=[j for j in schema.numeric if missing[:, j].any() and has_values[j]],
+            center=np.zeros(int(is_dense)),
+            spread=np.ones(int(is_dense)),
+        )
+        if not is_dense:
+            return prepared
+        dense = prepared.transform(rows)
+        center, spread = dense.mean(axis=0), dense.std(axis=0)
+        constant = spread <= 1e-12 * np.abs(center)
+        if kind == "unscaled":
+            center, constant = np.zeros_like(center), np.ones_like(constant)
+        center[:n_counts], constant[:n_counts] = 0.0, True
+        spread = np.where(constant, 1.0, spread)
+        return replace(prepared, center=center, spread=spread, n_counts=n_counts)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns after `transform`."""
+        marked = len(self.marked) if self.kind == "complete" else 0
+        return len(self.center) if self.kind == "dense" else self.n_features + marked
+
+    def transform(self, matrix: Floats) -> Floats:
+        """(n, n_table_features) encoded rows → (n, column) features of the member."""
+        if self.columns is not None:
+            matrix = matrix[:, self.columns]
+        missing, filled = np.isnan(matrix), matrix
+        if self.empty:  # zeros in the features that had no known value or are not used
+            filled = matrix.copy()
+            filled[:, self.empty] = 0.0
+        if self.kind == "encoded":
+            return filled
+        fill = self.medians.copy()
+        fill[self.categorical] = self.n_categories
+        filled = np.where(missing, fill, filled)
+        categories = list(zip(self.categorical, self.n_categories, strict=True))
+        for j, n in categories:
+            filled[~missing[:, j] & (filled[:, j] >= n), j] = n + 1
+        complete = np.column_stack([filled, missing[:, self.marked].astype(float)])
+        if self.kind == "complete":
+            return complete
+        indicators = [(complete[:, [j]] == np.arange(n + 1)).astype(float) for j, n in categories]
+        dense = np.column_stack([np.delete(complete, self.categorical, axis=1), *indicators])
+        dense = (dense - self.center) / self.spread
+        if self.n_counts:
+            dense[:, self.n_counts :] = np.arcsinh(dense[:, self.n_counts :])
+        return dense
+
+
+@dataclass(frozen=True, eq=False)
+class FittedMember:
+    """A fitted estimator and the preparation of its features."""
+
+    label: str
+    estimator: BaseEstimator
+    preparation: FeaturePreparation
+
+    @property
+    def is_twin(self) -> bool:
+        return isinstance(self.estimator, BaseTwin)
+
+    @property
+    def difference_model(self) -> DifferenceModel | None:
+        """The model of antisymmetric differences of a twin that uses all anchors equally."""
+        if not self.is_twin or self.estimator.is_blend or not self.estimator.symmetric:
+            return None
+        fitted = self.estimator.fitted_
+        return fitted.model if fitted.uses_all_anchors_equally else None
+
+    def predict(self, matrix: Floats) -> Floats:
+        """(row,): predictions of encoded rows."""
+        predicted = self.estimator.predict(self.preparation.transform(matrix))
+        return np.asarray(predicted, dtype=np.float64).reshape(len(matrix))
+
+    def encode(self, matrix: Floats, schema: TableSchema | None = None) -> Queries:
+        """Encoded rows (row, feature) as queries of a twin."""
+        prepared = self.preparation.transform(matrix)
+        return self.estimator.validate_queries(prepared, learn_categories=True, schema=schema)
+
+    def differences(self, first: Floats, second: Floats) -> Floats:
+        """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
+        model = self.difference_model
+        sides: list[Any] = []
+        schema = None if model is None else self.estimator.fitted_.anchors.schema
+        for side in (first, second):
+            matrix, shape = side.reshape(-1, side.shape[-1]), side.shape[:-1]
+            if model is None:
+                sides.append(self.predict(matrix).reshape(shape))
+                continue
+            queries = self.encode(matrix, schema)
+            schema = queries.schema  # a new category has the same code on both sides
+            sides.append(Rows(*(columns.reshape(*shape, -1) for columns in queries.encode())))
+        if model is None:
+            return difference(*sides)
+        return self.estimator.fitted_.mean_of_members(model.differences(*sides))[..., 0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,3 +265,15 @@ class AnchoredBlend(AnchoredModel):
         out_of_fold = blend.out_of_fold[:, blend.used]  # (query or 1, anchor, member)
         out_of_fold = out_of_fold[None] if indices is None else out_of_fold[indices]
         return difference(predicted[:, None], out_of_fold).transpose(2, 0, 1)[..., None]
+
+
+def spread_around(mean: Floats, predictions: Floats, weights: Floats) -> Floats:
+    """(row,): weighted standard deviation of (row, member) predictions around the blend.
+
+    >>> spread_around(np.zeros(2), np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([0.5, 0.5]))
+    array([1.        , 1.41421356])
+    """
+    if predictions.shape[1] == 1:
+        return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
+    spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ weights)
+    return spread

@@ -10,7 +10,7 @@ import numpy as np
 from twinned.models.censored_values import Imputation, impute_target
 from twinned.rows.folds import distinct_rows, draw_folds, encode_groups, equal_features, given_folds
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.training import TargetBounds, TrainingRows
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_integer
 
 # Models of 5 folds have a fifth fewer rows than the final ones. Of a small table they are clearly
@@ -125,40 +125,32 @@ def _append_censored(
     rows: TrainingRows, merged_into: Indices, data: TrainingRows, seed: int
 ) -> TrainingRows:
     """The rows and, after them, the censored rows of the data, with given folds or by groups."""
-    assert data.bounds is not None, "there are censored rows"
-    assert rows.fold is not None, "the rows have folds"
-    is_censored, known_rows = data.censored, data.known
-    censored = data.take(is_censored)
-    n_censored = len(censored)
-    fold, training, codes = censored.fold, rows.fold_training, data.groups
+    is_censored, n_censored = data.censored, int(data.censored.sum())
+    first = np.unique(merged_into, return_index=True)[1]
+    table = data.take(np.append(data.known[first], np.flatnonzero(is_censored)))
+    fold, groups = table.fold, rows.groups
     if fold is None:
-        of_known = rows.fold[merged_into]
-        parts = None if codes is None else (codes[is_censored], codes[known_rows], of_known)
-        fold = censored_folds(n_censored, rows.n_folds, seed, parts)
-    elif training is not None and censored.fold_training is not None:
-        training = np.column_stack([training, censored.fold_training])
-    # the weights of known rows were divided by their mean after merging
-    weight = np.ones(n_censored) if censored.weight is None else censored.weight
-    weight = weight * (len(rows) / len(known_rows))
-    is_weighted = rows.weight is not None or not np.allclose(weight, 1.0)
-    known_weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    groups = rows.groups
+        assert rows.fold is not None, "the rows have folds"
+        codes, of_known = data.groups, rows.fold[merged_into]
+        parts = None if codes is None else (codes[is_censored], codes[data.known], of_known)
+        fold = np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, parts))
     if groups is not None:  # censored rows are groups of their own
         groups = np.append(groups, groups.max() + 1 + np.arange(n_censored))
-    limits = data.bounds.take(is_censored)
-    errors = [part.y_std for part in (rows, censored) if part.y_std is not None]
+    weight = np.ones(len(table)) if table.weight is None else table.weight
+    # the weights of known rows were divided by their mean after merging
+    weight = weight * (len(rows) / len(merged_into))
+    weight[: len(rows)] = 1.0 if rows.weight is None else rows.weight
+    assert table.bounds is not None, "there are censored rows"
     return replace(
-        rows,
-        matrix=np.concatenate([rows.matrix, censored.matrix]),
-        y=np.append(rows.y, limits.limits()),
-        weight=np.append(known_weight, weight) if is_weighted else None,
-        bounds=TargetBounds(np.append(rows.y, limits.lower), np.append(rows.y, limits.upper)),
+        table,
+        y=table.bounds.limits(),
+        weight=None if np.allclose(weight, 1.0, rtol=1e-12) else weight,
         groups=groups,
-        fold=np.append(rows.fold, fold),
-        fold_training=training,
+        fold=fold,
         table_rows=np.arange(0),
         labels=None,
-        y_std=np.concatenate(errors) if errors else None,
+        batch=None,
+        deviation=None,
     )
 
 

@@ -309,18 +309,6 @@ def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> 
     return shares
 
 
-def spread_around(mean: Floats, predictions: Floats, weights: Floats) -> Floats:
-    """(row,): weighted standard deviation of (row, member) predictions around the blend.
-
-    >>> spread_around(np.zeros(2), np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([0.5, 0.5]))
-    array([1.        , 1.41421356])
-    """
-    if predictions.shape[1] == 1:
-        return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
-    spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ weights)
-    return spread
-
-
 # --- members that are far behind others in their first folds --------------------------------------
 
 # Blends give such members next to no weight: on the training rows of the paper's data sets, the

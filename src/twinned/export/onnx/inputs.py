@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
-from twinned.estimators.blending.preparation import FeaturePreparation
+from twinned.estimators.blending.model import FeaturePreparation
 from twinned.export.model_parts import refuse
 from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema

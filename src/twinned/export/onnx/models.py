@@ -11,8 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._version import __version__
-from twinned.estimators.blending.members import FittedMember
-from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.model import BlendModel, FittedMember
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.target import TransformedTargetTwin

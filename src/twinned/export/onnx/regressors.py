@@ -15,8 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from twinned._compat import boosting_categories, boosting_trees, unwrap_search
-from twinned.estimators.gaussian_process import GPRegressor
-from twinned.estimators.power import QUADRATURE, PowerRegressor, TransformedModel
+from twinned.estimators.regressors import QUADRATURE, GPRegressor, PowerRegressor, TransformedModel
 from twinned.export.model_parts import refuse
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate
 from twinned.export.onnx.inputs import add_category_index
