@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from math import nan
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -165,18 +166,6 @@ def _identity(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def run_benchmark(
-    table: ResultTable,
-    trials: Iterable[Any],
-    function: Callable[..., Any],
-    arguments: argparse.Namespace,
-) -> int:
-    """Run the pending trials of a benchmark, unless only its table is wanted."""
-    execute = in_parallel(function, getattr(arguments, "jobs", 1))
-    wanted = [] if arguments.only_table else trials
-    return run_pending(wanted, table, execute, print_progress)
-
-
 @dataclass(frozen=True)
 class Benchmark:
     """A table of trials: their command line, how they are run, and the page of the results.
@@ -210,6 +199,9 @@ class Benchmark:
         The trials, where they are no combinations.
     options : dict, default={}
         Further options of the command line and their defaults; they are passed to `run`.
+    block : (Path, str), default=None
+        A page of the documentation and the name of its block that `--page` replaces by the lines
+        of `summary` after the first four.
     """
 
     name: str
@@ -223,6 +215,7 @@ class Benchmark:
     is_trial: Callable[..., bool] | None = None
     trials: list[Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    block: tuple[Path, str] | None = None
 
     def main(self) -> None:
         """Run the trials that have no result yet, and write the page."""
@@ -231,15 +224,23 @@ class Benchmark:
             **{plural(axis): values for axis, values in self.axes.items()},
             **self.options,
             jobs=1,
+            merge=str,
             only_table=False,
+            page=False,
             output=RESULTS / f"{self.name}.csv",
         )
         table = ResultTable(arguments.output, self.trial, self.columns)
+        for path in arguments.merge:
+            for trial, rows in pd.read_csv(path).groupby(list(self.trial), sort=False):
+                table.write(trial, rows.to_dict("records"), nan)  # each row has its seconds
         if not arguments.only_table:
             trials = self._trials(arguments)
             run_pending(trials, table, self._executor(arguments), print_progress)
         if self.summary is not None:
-            write_markdown(table.path.with_suffix(".md"), self.summary(table.read()))
+            lines = self.summary(table.read())
+            write_markdown(table.path.with_suffix(".md"), lines)
+            if self.block is not None and arguments.page:
+                replace_block(*self.block, lines[4:])
 
     def _trials(self, arguments: argparse.Namespace) -> list[Any]:
         if self.trials is not None:

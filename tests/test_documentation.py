@@ -644,7 +644,7 @@ def test_figures_of_the_check_by_the_number_of_pairs_are_those_of_the_benchmark(
 
 @pytest.mark.parametrize("name", ["batches", "new_batches", "real_batches"])
 def test_results_of_batches_are_those_of_the_benchmark(name):
-    """Run `python -m benchmarks.<name> --only-table --page` where this fails."""
+    """Run `python -m benchmarks.batches.<name> --only-table --page` where this fails."""
     committed = (ROOT / f"benchmarks/results/{name}.md").read_text(encoding="utf-8")
     page = (ROOT / "docs/batches.md").read_text(encoding="utf-8")
     assert committed.split("\n", 4)[4] in page

@@ -12,6 +12,7 @@ QUESTIONS = {
     "accuracy": "How accurate are the estimators, beside others and by their settings?",
     "anchors": "Which weights and metrics of anchors help?",
     "intervals": "Do intervals and standard deviations hold?",
+    "batches": "How well are rows of known and new batches predicted?",
     "labels": "Which labels help most, and what of labels that are censored?",
     "inverse": "Do proposed inputs reach a wanted target?",
     "speed": "How much time and memory do fits and predictions take?",
@@ -32,9 +33,7 @@ def index_text():
         rows = [row(path) for path in sorted((FOLDER / folder).glob("[!_]*.py"))]
         header = ["module", "what it does", "results"]
         lines += ["", f"## {folder}", "", question, "", *frame.markdown_table(header, rows)]
-    rows = [row(path) for path in sorted(FOLDER.glob("[!_]*.py"))]
-    header = ["module", "what it does", "results"]
-    return "\n".join([*lines, "", "## Others", "", *frame.markdown_table(header, rows), ""])
+    return "\n".join([*lines, ""])
 
 
 def row(path):

@@ -1,6 +1,5 @@
 """The frame of resumable experiments, and the committed results of the benchmarks."""
 
-import argparse
 import sys
 import time
 from importlib import import_module
@@ -71,16 +70,35 @@ def test_a_function_is_called_in_a_process_of_its_own():
         frame.run_in_subprocess(frame.markdown_table, ["a"])
 
 
-def test_only_the_table_is_written_on_request(tmp_path):
-    arguments = argparse.Namespace(only_table=True)
-    assert frame.run_benchmark(make_table(tmp_path), [("TF", "twin")], run_trial, arguments) == 0
+def test_results_of_other_files_are_added_and_a_block_of_a_page_is_written(tmp_path, monkeypatch):
+    """The trials that are there remain; nothing is run with `--only-table`."""
+    (tmp_path / "b.csv").write_text("seed,x,seconds\n0,1,5\n")
+    (tmp_path / "other.csv").write_text("seed,x,seconds\n0,7,6\n1,2,6\n1,3,6\n")
+    page = tmp_path / "page.md"
+    page.write_text("before <!-- own:begin --> old <!-- own:end --> after")
+    benchmark = frame.Benchmark(
+        "b",
+        "A benchmark.",
+        ["seed", "x", "seconds"],
+        ("seed",),
+        summary=lambda runs: ["title", "", "text", "", f"{runs['x'].sum()} in {len(runs)} rows"],
+        axes={"seed": 2},
+        block=(page, "own"),
+    )
+    command = ["b", "--only-table", "--page", "--merge", str(tmp_path / "other.csv")]
+    monkeypatch.setattr(sys, "argv", [*command, "--output", str(tmp_path / "b.csv")])
+    benchmark.main()
+    assert (tmp_path / "b.csv").read_text().splitlines()[1:] == ["0,1,5", "1,2,6", "1,3,6"]
+    block = "<!-- own:begin -->\n\n6 in 3 rows\n\n<!-- own:end -->"
+    assert page.read_text() == f"before {block} after"
 
 
 # Trials of default options that the committed files do not have: `anchor_weights` ran one split of
 # most sets, `active_learning` two of the ways to choose, `accuracy_neural` one effort of plain
-# networks, and `uncertainty` 16 splits of the tree twin.
+# networks, `uncertainty` 16 splits of the tree twin, and `batches` and
+# `real_batches` not all models on all tables.
 INCOMPLETE = {
-    "accuracy_neural", "active_learning", "anchor_weights", "budgets",
+    "accuracy_neural", "active_learning", "anchor_weights", "batches", "budgets", "real_batches",
     "standard_splits", "uncertainty",
 }  # fmt: skip
 BENCHMARKS = [
@@ -95,6 +113,7 @@ BENCHMARKS = [
             "standard_splits",
         ],
         "anchors": ["anchor_weights"],
+        "batches": ["batches", "new_batches", "real_batches"],
         "intervals": ["loop_uncertainty", "outside", "uncertainty"],
         "labels": ["active_learning", "relabelled_networks"],
         "speed": ["forest_times"],

