@@ -167,7 +167,7 @@ def quick_command(
 ) -> None:
     """Run one split of tables 1 to 3 and 5 as published, and print it beside record and paper.
 
-    Takes five minutes of one core.
+    Takes four to five minutes of one core.
 
     Example: python -m paper quick
     """

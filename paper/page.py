@@ -310,16 +310,20 @@ def _other_signs(key: str, compared: pd.DataFrame) -> list[str]:
 
 def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]:
     """Return the summary and the details of all conclusions."""
-    summary, details, numbers = [], [], {}
+    summary, details, numbers, results = [], [], {}, {}
     for number, (conclusion, own) in enumerate(outcomes.items(), 1):
         numbers[conclusion.check.__name__] = number
+        studied = next(v for v in VARIANTS if own[v].status != Status.NOT_STUDIED)
+        verdict = f"{own[studied].status}{', our training' * (studied == 'modern')}"
+        results[conclusion.check.__name__] = f"conclusion {number}: {verdict}"
         statuses = [_status_cell(own[variant]) for variant in VARIANTS]
         summary.append([str(number), f"“{conclusion.quote}”", conclusion.source, *statuses])
         note = f" {conclusion.note}" if conclusion.note else ""
         details.append(f"**{number}.** “{conclusion.quote}” ({conclusion.source}).{note}\n")
         studies = sorted(set().union(*(outcome.studies for outcome in own.values())))
         check = f"{conclusion.check.__module__}.{conclusion.check.__name__}"
-        read, tests = ", ".join(studies) or "none", _tests_of(conclusion.check.__name__)
+        read = ", ".join(map(_with_command, studies)) or "none"
+        tests = _tests_of(conclusion.check.__name__)
         details.append(f"Check: `{check}`; tests: {tests}; reads: {read}.\n")
         for variant in VARIANTS:
             outcome = own[variant]
@@ -330,7 +334,7 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
         "conclusions": str(len(outcomes)),
         "conclusion_table": "\n".join(markdown_table(header, summary)),
         "conclusion_details": "\n".join(details).strip(),
-        "statement_table": "\n".join(_statement_rows(numbers)),
+        "statement_table": "\n".join(_statement_rows(results)),
     }
     values |= {f"number_{name}": str(numbers[name]) for name in NUMBERED}
     for variant in VARIANTS:
@@ -348,11 +352,21 @@ def _tests_of(check: str) -> str:
     return ", ".join(f"`{path.name}`" for path in files if named.search(path.read_text("utf-8")))
 
 
-def _statement_rows(numbers: dict[str, int]) -> list[str]:
-    """The claims of the text, each with its conclusion or its item of the map."""
+def _with_command(read: str) -> str:
+    """A study, or a file of results and the command that writes it."""
+    file = Path(read.strip("`"))
+    if file.suffix == "":
+        return read
+    paths = (*ROOT.glob(f"benchmarks/*/{file.stem}.py"), ROOT / "paper" / f"{file.stem}.py")
+    module = ".".join(paths[0].relative_to(ROOT).with_suffix("").parts)
+    return f"{read} (`python -m {module}`)"
+
+
+def _statement_rows(results: dict[str, str]) -> list[str]:
+    """The claims of the text, each with its conclusion and result, or its item of the map."""
     found = pd.read_csv(STATEMENTS)
-    named = found["row"].str.extract(r"^[a-z_]+\.(\w+)$")[0].map(numbers)
-    found["row"] = found["row"].where(named.isna(), "conclusion " + named.map("{:.0f}".format))
+    named = found["row"].str.extract(r"^[a-z_]+\.(\w+)$")[0].map(results)
+    found["row"] = named.fillna(found["row"])
     return markdown_table(["where", "the paper", "here"], found.to_numpy().tolist())
 
 

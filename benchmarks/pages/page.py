@@ -301,7 +301,7 @@ def time_values(runs):
         "`AutoTwinRegressor` with a `time_budget`, and other models with their defaults, on two "
         f"cores and {n_tables} tables: those above and wide ones. The errors are divided by those "
         "of CatBoost's default (median over tables). All splits and tables are in "
-        "`benchmarks/results/budgets.md`.",
+        "`benchmarks/results/budgets.md`, by `python -m benchmarks.accuracy.budgets`.",
         "",
         f"![Error against seconds of the fit](pictures/{PICTURE.name})",
         "",

@@ -258,6 +258,8 @@ def measured(networks, forest_gain=0.01, datasets=KEYS):
 
 
 CASES = [
+    (semi_supervised.twins_help_with_few_rows, result(plain=1.1), Status.HOLDS),
+    (semi_supervised.twins_help_with_few_rows, result(plain=0.9), Status.FAILS),
     (semi_supervised.loops_help_twins, result(loops=0.9), Status.HOLDS),
     (semi_supervised.loops_help_twins, result(loops=1.1), Status.FAILS),
     (semi_supervised.twins_gain_more, result(loops=0.9), Status.HOLDS),

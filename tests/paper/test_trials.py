@@ -135,6 +135,10 @@ def test_forests_as_written_follow_the_text(monkeypatch):
     assert result["rf"] == pytest.approx(rmse(plain.predict(X[test]), y[test]))
 
 
+def test_errors_are_roots_of_the_mean():
+    assert rmse([[3.0], [0.0], [0.0], [0.0]], np.zeros(4)) == pytest.approx(1.5)
+
+
 def test_the_text_has_a_loop_for_a_third_of_the_samples():
     settings = {"trees": 2, "forest": {"max_depth": 2}, "loop_weights": [1.0]}
     for rows, expected in (({"rows": "random"}, 33), ({}, 3333)):
