@@ -8,6 +8,7 @@ answer.
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from html import escape
 from importlib.resources import files
@@ -27,9 +28,12 @@ from twinned.app.prediction import FeatureRows
 from twinned.app.serve.inputs import Json
 from twinned.app.serve.requests import BadRequest, parse_rows, rows_table
 from twinned.app.serve.service import PredictionService, in_thread
+from twinned.exceptions import MissingExtraError
 
 MAX_CONNECTIONS = 1_000  # at a time; further requests get the status 503
 MAX_BODY_BYTES = 1_000_000
+_LOGGER = logging.getLogger("twinned")
+_REFUSALS = (ValueError, TypeError, MissingExtraError)
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -62,7 +66,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
         ],
         # the response to a client that has left is not sent
-        exception_handlers=dict.fromkeys((BadRequest, ClientDisconnect, Exception), _answer_error),
+        exception_handlers=dict.fromkeys((*_REFUSALS, ClientDisconnect, Exception), _answer_error),
     )
 
 
@@ -103,9 +107,12 @@ def _json_response(content: Json, status: int = 200, warnings: list[str] | None 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """The response to a bad request, or to one with any other error, which the server logs."""
-    if not isinstance(error, BadRequest):
-        error = BadRequest("the service failed on this request; see its log.", 500)
-    return _json_response({"error": str(error)}, error.status)
+    if isinstance(error, BadRequest):
+        return _json_response({"error": str(error)}, error.status)
+    if isinstance(error, _REFUSALS):  # of the table or the model, such as a value too large
+        _LOGGER.debug("A request was rejected.", exc_info=error)
+        return _json_response({"error": " ".join(str(error).split())[:300]}, 422)
+    return _json_response({"error": "the service failed on this request; see its log."}, 500)
 
 
 def _render_page(service: PredictionService) -> Response:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.serve.inputs import Json, RowInputs
-from twinned.app.serve.requests import BadRequest, refuse_value_errors
+from twinned.app.serve.requests import BadRequest
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import find_comparables
@@ -84,9 +84,8 @@ class PredictionService:
 
     def read(self, table: Table) -> FeatureRows:
         """Return the features of the rows of a table, with warnings as notes."""
-        with refuse_value_errors():
-            rows = self.predictor.read(table)
-            notes = [*rows.notes, *self.predictor.describe_unlike_known(rows.X)]
+        rows = self.predictor.read(table)
+        notes = [*rows.notes, *self.predictor.describe_unlike_known(rows.X)]
         columns = np.asarray(rows.X, dtype=object).T
         for feature, cells in zip(self.inputs.features, columns, strict=True):
             if feature.categories is not None:
@@ -102,10 +101,9 @@ class PredictionService:
 
     def predict(self, rows: FeatureRows, confidence: float | None) -> dict[str, list]:
         """Return `prediction`, `std` and, with a confidence, `low`, `high` and `applicability`."""
-        with refuse_value_errors():
-            columns = self.predictor.predict(
-                rows, std=True, confidence=confidence, applicability=confidence is not None
-            )
+        columns = self.predictor.predict(
+            rows, std=True, confidence=confidence, applicability=confidence is not None
+        )
         labels = columns.pop("applicability", None)
         _check_finite(np.column_stack(list(columns.values())))
         content = {name: values.tolist() for name, values in columns.items()}
@@ -116,14 +114,13 @@ class PredictionService:
 
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
-        with refuse_value_errors():
-            explained = find_comparables(
-                self.predictor.model,
-                rows.X,
-                N_COMPARABLES,
-                batch=rows.batch,
-                adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
-            )
+        explained = find_comparables(
+            self.predictor.model,
+            rows.X,
+            N_COMPARABLES,
+            batch=rows.batch,
+            adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
+        )
         values = [
             [(case.known, case.estimate) for case in comparables.with_others]
             for comparables in explained
@@ -138,8 +135,7 @@ class PredictionService:
 
         With a transformed target there is no error, as it would be that of the transformed one.
         """
-        with refuse_value_errors():
-            table = self.predictor.model.applicability(rows.X)
+        table = self.predictor.model.applicability(rows.X)
         if self.predictor.fitted.target != IDENTITY:
             table = table.drop(columns="error", errors="ignore")
         records: Any = table.to_dict("records")
