@@ -93,15 +93,6 @@ def test_no_traceback_for_a_client_that_leaves(service):
     assert [message for message in messages if "Exception" in message] == []
 
 
-def test_two_lengths_of_a_request_are_rejected(service):
-    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
-    head = HEAD[:-2] + b"Transfer-Encoding: chunked\r\n\r\n"
-    received = response_to(service[0], head + chunked)
-    assert received.startswith(b"HTTP/1.1 400")
-    assert b"Invalid HTTP request received." in received
-    assert received.count(b"HTTP/1.1") == 1
-
-
 def test_a_port_can_be_used_again_at_once():
     with running() as (port, _):
         connection = connect(port)

@@ -21,7 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from twinned._version import __version__
 from twinned.app.prediction import FeatureRows
@@ -61,10 +61,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
         ],
-        middleware=[
-            Middleware(reject_ambiguous_length),
-            Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
-        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)],
         # the response to a client that has left is not sent
         exception_handlers=dict.fromkeys((*_REFUSALS, ClientDisconnect, Exception), _answer_error),
     )
@@ -143,18 +140,3 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
     """The uvicorn server of an application."""
     config = uvicorn.Config(app, log_level="warning", limit_concurrency=MAX_CONNECTIONS)
     return uvicorn.Server(config)
-
-
-def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:
-    """Middleware that rejects requests with both Transfer-Encoding and Content-Length.
-
-    HTTP parsers differ in which of the two they follow, by which one request can hide another.
-    """
-
-    async def call(scope: Scope, receive: Receive, send: Send) -> None:
-        names = {name.lower() for name, _ in scope.get("headers", ())}
-        is_ambiguous = {b"transfer-encoding", b"content-length"} <= names
-        response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
-        await (response if is_ambiguous else app)(scope, receive, send)
-
-    return call
