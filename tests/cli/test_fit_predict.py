@@ -563,16 +563,18 @@ def test_output_path_of_predict(folder, model):
     assert (model.read_bytes(), (folder / "new.csv").read_bytes()) == before
 
 
-def test_model_without_feature_names_uses_the_order_of_columns(folder):
+def test_columns_of_a_model_without_feature_names_are_numbered(folder):
     known = read_exactly(folder / "table.csv")
     twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(
         known[["U", "R1"]].to_numpy(), known["y"].to_numpy()
     )
     twinned.save(twin, folder / "array.twin")
-    (folder / "two.csv").write_text("p,q\n1,2\n2,1\n")
+    (folder / "two.csv").write_text("x1,x0\n2,1\n1,2\n")
     predicted = csv_of(succeeded(run("predict", folder / "array.twin", folder / "two.csv", *EXACT)))
     np.testing.assert_array_equal(predicted["prediction"], twin.predict([[1, 2], [2, 1]]))
-    assert_refused(run("predict", folder / "array.twin", folder / "new.csv"), "2 columns", "5")
+    assert_refused(
+        run("predict", folder / "array.twin", folder / "new.csv"), "no column 'x0', 'x1'"
+    )
 
 
 def test_each_output_has_a_column(folder):

@@ -53,7 +53,7 @@ def test_one_definition_of_outside(tmp_path):
     assert "2 of 9 rows are outside of the known rows" in warned
     assert "the confidence of their intervals does not hold" in warned
     assert "'new' was not among the categories at fit" in warned
-    assert re.search("1 of 9 values of a are far beyond the known ones, .* such as 9", warned)
+    assert re.search("a is far beyond the known ones, .* in 1 of 9 rows, such as 9", warned)
     result = CliRunner().invoke(app, [*command, "--applicability"])
     labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
     assert labels.iloc[[0, 7, 8]].tolist() == ["edge", "outside", "outside"]
@@ -88,7 +88,7 @@ def test_an_empty_cell_and_a_negative_area_are_marked(tmp_path):
     pd.DataFrame({"area": [-5.0, 50.0], "rooms": [2.0, np.nan]}).to_csv(tmp_path / "new.csv")
     paths = [str(tmp_path / name) for name in ("model.twin", "new.csv")]
     result = CliRunner().invoke(app, ["predict", *paths, "--interval", ".9"])
-    assert "1 of 2 values of area are far beyond the known ones" in result.stderr
+    assert "area is far beyond the known ones" in result.stderr
     assert "1 of 2 rows have no value of rooms, but all known rows have one" in result.stderr
     labels = pd.read_csv(io.StringIO(result.stdout))["applicability"].tolist()
     assert labels[0] == "outside"

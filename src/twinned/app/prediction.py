@@ -16,7 +16,7 @@ from twinned._compat import safe_indexing
 from twinned.app.tables import frames
 from twinned.app.tables.columns import target_column
 from twinned.app.tables.numbers import is_missing
-from twinned.app.tables.table import Table, join_names
+from twinned.app.tables.table import Table
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.target import split_target
@@ -54,14 +54,12 @@ class FeatureRows:
 class TablePredictor:
     """A twin, or the regressor with a transformed target around one, that predicts tables.
 
-    `name` is that of the model in messages. `names` are the columns of the features, None where a
-    model that was fitted to an array takes the columns in their order. `batch` is the column of
-    batches where that is not the one of the fit.
+    `name` is that of the model in messages. `batch` is the column of batches where that is not the
+    one of the fit.
     """
 
     model: TwinMethods
     name: str
-    names: list[str] | None
     batch: str | None = None
 
     @classmethod
@@ -69,8 +67,7 @@ class TablePredictor:
         """The predictor of a fitted model; a ValueError for one that is no twin."""
         if not isinstance(model, TwinMethods):
             raise ValueError(f"{name} holds a {type(model).__name__}, which is no twin.")
-        predictor = cls(model, name, None)
-        return replace(predictor, names=model.feature_labels()) if predictor.is_named else predictor
+        return cls(model, name)
 
     @cached_property
     def twin(self) -> BaseEstimator:
@@ -78,9 +75,9 @@ class TablePredictor:
         return split_target(self.model)[0]
 
     @property
-    def is_named(self) -> bool:
-        """Whether the features had names in the fit."""
-        return "feature_names_in_" in vars(self.twin)
+    def names(self) -> list[str]:
+        """The names of the features; x0, x1, … of a model that was fitted to an array."""
+        return self.model.feature_labels()
 
     @property
     def target(self) -> str:
@@ -127,35 +124,27 @@ class TablePredictor:
         if self.model.n_outputs_ is not None:
             raise ValueError(f"{command} needs a model of a single target.")
 
-    def source_columns(self, table: Table) -> tuple[list[str], list[str]]:
-        """The names of the features and the columns of the table that they are computed from."""
+    def source_columns(self, table: Table) -> list[str]:
+        """The columns of a table that the features are computed from, and that of the batches."""
+        sources = frames.source_columns(table, self.names)
+        empty = " The model takes missing values, so that an absent column may be added empty."
+        table.require(sources, f"features of {self.name}", empty if self.allow_nan else "")
         if self.batch is not None:
             table.require([self.batch], "--batch")
-        batch = [name for name in table.names if name == self.batch_column]
-        if self.names is not None:
-            sources = frames.source_columns(table, self.names)
-            empty = " The model takes missing values, so that an absent column may be added empty."
-            table.require(sources, f"features of {self.name}", empty if self.allow_nan else "")
-            return self.names, [*sources, *batch]
-        # fitted in Python to an array: features have an order, but no names
-        names = [name for name in table.names if name not in batch]
-        if len(names) != len(self.categories) or "" in names:
-            fitted = f"{self.name} was fitted to {len(self.categories)} columns without names"
-            columns = f"{table.path} has {len(names)}: {join_names(names)}"
-            raise ValueError(f"{fitted}, but {columns}.")
-        return names, table.names
+        return [*sources, *(name for name in table.names if name == self.batch_column)]
 
     def read(self, table: Table) -> FeatureRows:
         """Return the features of the rows of a table, with notes on what was read how."""
-        names, _ = self.source_columns(table)
-        X, notes = frames.prediction_frame(table, names, self.categories)
+        self.source_columns(table)
+        X, notes = frames.prediction_frame(table, self.names, self.categories)
         if not self.allow_nan and (missing := frames.first_missing(table, X)):
             raise ValueError(f"{missing} has no value, and {self.name} takes no missing values.")
         batch = None
         if self.batch_column in table.names:
             cells = table.column(str(self.batch_column))
             batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
-        return FeatureRows(X if self.is_named else X.to_numpy(), batch, notes)
+        is_named = "feature_names_in_" in vars(self.twin)
+        return FeatureRows(X if is_named else X.to_numpy(), batch, notes)
 
     def describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
         """A sentence for each feature with values that no known row is like."""
@@ -167,22 +156,18 @@ class TablePredictor:
         beyond, missing = values.beyond(matrix, margin=0.5), values.newly_missing(matrix)
         ranges = np.fmin.reduce(known), np.fmax.reduce(known)
         notes = []
-        labels = self.model.feature_labels()
-        fragments = fragment_columns(labels, known)  # which say nothing to a reader
-        for j, name in enumerate(labels):
+        fragments = fragment_columns(self.names, known)  # which say nothing to a reader
+        for j, name in enumerate(self.names):
             if j in fragments:
                 continue
             if j not in schema.categorical and (n_beyond := int(beyond[:, j].sum())):
                 shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
                 low, high, first = map(number_text, shown)
-                many = f"{n_beyond:,} of {len(matrix):,} values of {name} are"
-                subject = f"{name} {first} is" if len(matrix) == 1 else many
-                example = "" if len(matrix) == 1 else f", such as {first}"
-                notes.append(f"{subject} far beyond the known ones, {low} to {high}{example}.")
+                is_far = f"{name} is far beyond the known ones, {low} to {high}, in"
+                notes.append(f"{is_far} {n_beyond:,} of {len(matrix):,} rows, such as {first}.")
             if n_missing := int(missing[:, j].sum()):
-                many = f"{n_missing:,} of {len(matrix):,} rows have"
-                subject = "The row has" if len(matrix) == 1 else many
-                notes.append(f"{subject} no value of {name}, but all known rows have one.")
+                absent = f"{n_missing:,} of {len(matrix):,} rows have no value of {name}"
+                notes.append(f"{absent}, but all known rows have one.")
         return notes
 
     def describe_unknown_batch(self, batch: Any, if_missing: str, if_new: str) -> list[str]:

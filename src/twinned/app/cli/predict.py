@@ -135,7 +135,7 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     from twinned.app.cli.saved_model import note_unknown_batch, read_rows
 
     path = options.result_path(options.known)
-    table = read_table(options.table, options, predictor.names or ())
+    table = read_table(options.table, options, predictor.names)
     table.require(options.copied, "--keep")
     rows = read_rows(predictor, table)
     remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
@@ -152,7 +152,7 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
         )
     messages.print_notes(predictor.describe_unlike_known(rows.X))
     _note_outside(predictor, columns, options)
-    used = {*predictor.source_columns(table)[1], *options.copied}
+    used = {*predictor.source_columns(table), *options.copied}
     ignored = [name for name in table.names if name not in used]
     if ignored:
         note = f"columns that are not features of the model are ignored: {join_names(ignored)}."

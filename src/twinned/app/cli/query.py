@@ -102,7 +102,7 @@ def _select_rows(
     pending = None
     if options.pending is not None:
         reading = reading_of_other_file(options)
-        pending = predictor.read(read_table(options.pending, reading, predictor.names or ())).X
+        pending = predictor.read(read_table(options.pending, reading, predictor.names)).X
     best = _best_value(options, predictor, rows)
     selected = query(
         predictor.twin,

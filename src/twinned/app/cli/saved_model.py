@@ -26,7 +26,7 @@ def load_predictor(path: Path) -> TablePredictor:
 def load_with_table(options: SavedModelOptions) -> tuple[TablePredictor, Table]:
     """Load the model and read the table of a command."""
     predictor = load_predictor(options.model)
-    return predictor, read_table(options.table, options, predictor.names or ())
+    return predictor, read_table(options.table, options, predictor.names)
 
 
 def with_batches(predictor: TablePredictor, options: BatchOptions) -> TablePredictor:
@@ -35,7 +35,7 @@ def with_batches(predictor: TablePredictor, options: BatchOptions) -> TablePredi
     if options.known is None:
         return predictor
     columns = [predictor.target, *filter(None, [predictor.batch_column])]
-    names = [*columns, *(predictor.names or ())]
+    names = [*columns, *predictor.names]
     table = read_table(options.known, reading_of_other_file(options), names)
     return predictor.with_known_rows(table, "--known")
 

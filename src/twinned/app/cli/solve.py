@@ -96,7 +96,7 @@ def solve_command(options: SolveOptions) -> None:
     note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
     near = None
     if options.table is not None:
-        table = read_table(options.table, options, predictor.names or ())
+        table = read_table(options.table, options, predictor.names)
         near = read_rows(predictor, table).X
     proposals = _find_proposals(options, predictor, near)
     facts = {"goal": options.goal, "reached_rows": int(proposals.iloc[:, -1].sum())}

@@ -38,8 +38,7 @@ class PredictionService:
         predictor = TablePredictor.of(model, name)
         if predictor.model.n_outputs_ is not None:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
-        # the columns of a request have names, also for a model that was fitted to an array
-        self.predictor: TablePredictor = replace(predictor, names=predictor.model.feature_labels())
+        self.predictor: TablePredictor = predictor
         if isinstance(predictor.twin, TwinRegressor):
             predictor.twin.prepare_fast_path()
 
