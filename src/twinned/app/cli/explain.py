@@ -56,7 +56,6 @@ class ExplainOptions(BatchOptions):
 def explain_command(options: ExplainOptions) -> None:
     """Explain predictions by comparable known cases."""
     from twinned.app.cli import explanation, saved_model
-    from twinned.app.cli.results import write_table
 
     path = options.result_path(options.known)
     predictor, table = saved_model.load_with_table(options)
@@ -76,7 +75,7 @@ def explain_command(options: ExplainOptions) -> None:
     if path is None:
         text = "" if options.as_json else explanation.format_grids(explained, predictor.target)
     else:
-        write_table(path, explanation.grid_columns(explained), options.digits)
+        saved_model.write_table(path, explanation.grid_columns(explained), options.digits)
         cases = f"with at most {messages.counted(options.k, 'known case')} each"
         text = f"{messages.counted(len(explained), 'row')} in {options.output}, {cases}"
         content = facts | {"rows": len(explained), "output": str(options.output)}

@@ -16,7 +16,7 @@ from twinned.app.cli.options import AsJson, SavedModel, check_output_path, outpu
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-    from twinned.app.cli.results import Facts
+    from twinned.app.cli.options import Facts
 
 
 @dataclass(frozen=True, kw_only=True)

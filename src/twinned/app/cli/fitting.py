@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.app.cli import messages
 from twinned.app.cli.fit import FitOptions
-from twinned.app.cli.results import Facts
+from twinned.app.cli.options import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import batch_content, leaderboard_content
 from twinned.diagnostics.diagnosis import DiagnosedRows

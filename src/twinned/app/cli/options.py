@@ -22,6 +22,7 @@ from twinned.app.tables.reader import ReadOptions
 _LONG_BUDGET = 1800.0  # seconds, in which all members of a small table are fitted thoroughly
 KINDS = ("categorical", "numeric", "date", "smiles")  # of a column, each an option
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf", ".doc", ".docx", ".html")
+Facts = dict[str, Any]  # what is printed, by name
 OptionMaker = partial[Any]  # of an option or argument with common settings
 column_option: OptionMaker = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command

@@ -118,10 +118,11 @@ class PredictOptions(BatchOptions):
 
 def predict_command(options: PredictOptions) -> None:
     """Predict the rows of one table, or of each table of a folder or a pattern."""
-    from twinned.app.cli.saved_model import load_predictor, with_batches
+    from twinned.app.cli import saved_model
 
     options.validate()
-    predictor = with_batches(load_predictor(options.model), options)
+    predictor = saved_model.load_predictor(options.model)
+    predictor = saved_model.with_batches(predictor, options)
     if not is_pattern(options.table):
         _predict_table(options, predictor)
         return
@@ -131,15 +132,14 @@ def predict_command(options: PredictOptions) -> None:
 
 def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     """Predict the rows of one file."""
-    from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import note_unknown_batch, read_rows
+    from twinned.app.cli import saved_model
 
     path = options.result_path(options.known)
     table = read_table(options.table, options, predictor.names)
     table.require(options.copied, "--keep")
-    rows = read_rows(predictor, table)
+    rows = saved_model.read_rows(predictor, table)
     remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
-    note_unknown_batch(predictor, rows.batch, remedy)
+    saved_model.note_unknown_batch(predictor, rows.batch, remedy)
     with messages.print_warnings():
         columns = predictor.predict(
             rows,
@@ -160,7 +160,7 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     copied = {name: table.column(name) for name in options.copied}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
-    output_result(options, path, copied, columns, facts, summary)
+    saved_model.output_result(options, path, copied, columns, facts, summary)
 
 
 def _options_of_files(options: PredictOptions) -> Iterator[PredictOptions]:

@@ -10,7 +10,6 @@ import typer
 
 from twinned.app.cli import messages
 from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
-from twinned.app.tables.reader import read_table
 
 if TYPE_CHECKING:
     from twinned.app.prediction import Columns, FeatureRows, TablePredictor
@@ -71,21 +70,19 @@ class QueryOptions(SavedModelOptions):
 
 def query_command(options: QueryOptions) -> None:
     """Select the rows of a table to measure next, with a saved model."""
-    from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import load_with_table, note_unknown_batch, read_rows
+    from twinned.app.cli import saved_model
 
     path = options.result_path(options.pending)
-    predictor, table = load_with_table(options)
-    rows = read_rows(predictor, table)
+    predictor, table = saved_model.load_with_table(options)
+    rows = saved_model.read_rows(predictor, table)
     predictor.require_single_target("query")
-    remedy = "--batch names the one of the measurements"
-    note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
+    saved_model.note_unknown_batch(predictor, options.batch, *saved_model.MEASURED_BATCH)
     with messages.print_warnings():
         selected, columns = _select_rows(options, table, predictor, rows)
     copied = dict(zip(table.names, table.take(selected.tolist()).columns, strict=True))
     facts = {"rows": len(table), "strategy": options.strategy}
     summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
-    output_result(options, path, copied, columns, facts, summary)
+    saved_model.output_result(options, path, copied, columns, facts, summary)
 
 
 def _select_rows(
@@ -96,13 +93,12 @@ def _select_rows(
 
     from twinned import query
     from twinned._compat import safe_indexing
-    from twinned.app.cli.saved_model import reading_of_other_file
+    from twinned.app.cli.saved_model import read_other_table
 
     batch, maximize = options.batch, not options.minimize
     pending = None
     if options.pending is not None:
-        reading = reading_of_other_file(options)
-        pending = predictor.read(read_table(options.pending, reading, predictor.names)).X
+        pending = predictor.read(read_other_table(options, options.pending, predictor.names)).X
     best = _best_value(options, predictor, rows)
     selected = query(
         predictor.twin,

@@ -87,22 +87,20 @@ class SolveOptions(SavedModelOptions):
 
 def solve_command(options: SolveOptions) -> None:
     """Find inputs whose predicted target is as wanted, with a saved model."""
-    from twinned.app.cli.results import output_result
-    from twinned.app.cli.saved_model import load_predictor, note_unknown_batch, read_rows
+    from twinned.app.cli import saved_model
 
     path = options.result_path()
-    predictor = load_predictor(options.model)
-    remedy = "--batch names the one of the measurements"
-    note_unknown_batch(predictor, options.batch, remedy, "add_anchors(X, y, batch=…) in Python")
+    predictor = saved_model.load_predictor(options.model)
+    saved_model.note_unknown_batch(predictor, options.batch, *saved_model.MEASURED_BATCH)
     near = None
     if options.table is not None:
         table = read_table(options.table, options, predictor.names)
-        near = read_rows(predictor, table).X
+        near = saved_model.read_rows(predictor, table).X
     proposals = _find_proposals(options, predictor, near)
     facts = {"goal": options.goal, "reached_rows": int(proposals.iloc[:, -1].sum())}
     summary = messages.counted(len(proposals), "proposal")
     columns = {str(name): column.to_numpy() for name, column in proposals.items()}
-    output_result(options, path, {}, columns, facts, summary)
+    saved_model.output_result(options, path, {}, columns, facts, summary)
 
 
 def _find_proposals(options: SolveOptions, predictor: TablePredictor, near: object) -> pd.DataFrame:

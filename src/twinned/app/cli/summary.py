@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from twinned.app.cli import messages
-from twinned.app.cli.results import Facts
+from twinned.app.cli.options import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import Content
 from twinned.app.report.render import leaderboard_rows
