@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.app.tables.columns import are_dates, parse_dates, parse_limit
+from twinned.app.tables.columns import are_dates, parse_dates, parse_number
 from twinned.app.tables.numbers import PLAIN, NumberFormat, detect_formats
 
 NOTATIONS = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'")]
@@ -67,12 +67,12 @@ def test_ambiguous_cells_are_never_guessed(values):
         ("> 7", (7, 1)),
         ("<-4", (-4, -1)),
         ("≤0", (0, -1)),
-        ("5", None),
+        ("5", (5, 0)),
         ("<x1", None),
     ],
 )
 def test_limits(cell, expected):
-    assert parse_limit(cell) == expected
+    assert parse_number(cell) == expected
 
 
 @given(

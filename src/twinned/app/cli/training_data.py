@@ -12,7 +12,7 @@ import pandas as pd
 
 from twinned.app.cli.options import KINDS, TrainingOptions
 from twinned.app.tables import frames
-from twinned.app.tables.columns import date_columns, numeric_column, target_column
+from twinned.app.tables.columns import date_columns, numeric_column, parse_column, target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Table, join_names
@@ -244,7 +244,7 @@ def _read_errors(table: Table, error: str | None) -> tuple[dict[str, Any], list[
 
 def _read_times(table: Table, name: str) -> np.ndarray:
     """Return numbers, or the days of dates."""
-    if None in table.numbers(name):
+    if parse_column(table, name).texts:
         times = date_columns(table, name, ["days"])["days"]
     else:
         times = numeric_column(table, name)[0]

@@ -49,61 +49,76 @@ PARTS: dict[str, Callable[[datetime], float]] = {
 
 
 @dataclass(frozen=True)
-class Contents:
-    """Different cells of a column by what they hold; all empty where all cells are numbers."""
+class ParsedColumn:
+    """The cells of a column as numbers.
 
-    numbers: list[str]
-    limits: list[str]
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows,)
+        NaN for missing values and text; half of a limit that the true value is below, if that is
+        positive, else the limit.
+    sides : ndarray of shape (n_rows,)
+        −1 for values below a limit, 1 above and 0 elsewhere.
+    n_numbers, n_limits : int
+        Different cells that are numbers, and limits.
+    texts : list of str
+        Different cells that are neither; none of a column of true and false.
+    """
+
+    values: np.ndarray
+    sides: np.ndarray
+    n_numbers: int
+    n_limits: int
     texts: list[str]
 
     @property
     def is_numeric(self) -> bool:
         """Whether all cells are numbers or limits; limits alone are categories."""
-        return not self.texts and (bool(self.numbers) or not self.limits)
+        return not self.texts and (self.n_numbers > 0 or self.n_limits == 0)
 
     @property
     def has_wrong_text(self) -> bool:
         """Whether texts seem to be mistakes, units or another notation in a column of numbers."""
-        if self.numbers and len(self.texts) <= len(self.numbers) + len(self.limits):
+        if self.n_numbers and len(self.texts) <= self.n_numbers + self.n_limits:
             return True
         if common_unit(self.texts):
             return True
         return bool(self.texts) and all(map(is_number, self.texts))
 
 
-def column_contents(table: Table, name: str) -> Contents:
-    """Sort the different cells of a column into numbers, limits and texts."""
-    contents = Contents([], [], [])
-    numbers = table.numbers(name)
-    if None not in numbers:
-        return contents
-    distinct = dict(zip(table.column(name), numbers, strict=True))
-    for cell, number in distinct.items():
-        if number is None:
-            (contents.texts if parse_limit(cell) is None else contents.limits).append(cell)
-        elif not math.isnan(number):
-            contents.numbers.append(cell)
-    return contents
+def parse_column(table: Table, name: str) -> ParsedColumn:
+    """Return the cells of a column as numbers; true and false are 1 and 0 where all are."""
+    if name in table.parsed:
+        return table.parsed[name]
+    column = table.column(name)
+    parsed = {cell: parse_number(cell) for cell in dict.fromkeys(column)}
+    texts = [cell for cell, number in parsed.items() if number is None]
+    if texts and {cell.lower() for cell in distinct_values(column)} <= BOOLEANS.keys():
+        parsed |= {cell: (BOOLEANS[cell.lower()], 0.0) for cell in texts}
+        texts = []
+    numbers = [parsed[cell] or (math.nan, 0.0) for cell in column]
+    values, sides = np.array(numbers, dtype=np.float64).T
+    n_limits = sum(number is not None and number[1] != 0 for number in parsed.values())
+    n_numbers = len(distinct_values(parsed)) - len(texts) - n_limits
+    table.parsed[name] = ParsedColumn(values, sides, n_numbers, n_limits, texts)
+    return table.parsed[name]
 
 
-def parse_limit(cell: str) -> tuple[float, float] | None:
-    """Return the value that replaces a limit, and −1 (below) or 1 (above); None for other cells.
+def parse_number(cell: str) -> tuple[float, float] | None:
+    """Return the value of a cell and 0, or −1 below a limit and 1 above; None for text.
 
-    The value is half of a limit that the true value is below, if that is positive, else the limit.
-
-    >>> parse_limit("<5"), parse_limit(">100"), parse_limit("5")
-    ((2.5, -1.0), (100.0, 1.0), None)
+    >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
+    ((1000.0, 0.0), (nan, 0.0), None, None)
+    >>> parse_number("<5"), parse_number(">100"), parse_number("<-4")
+    ((2.5, -1.0), (100.0, 1.0), (-4.0, -1.0))
     """
+    if is_missing(cell):
+        return math.nan, 0.0
     side, rest = split_limit(cell)
-    limit = PLAIN.parse(rest) if side else None
-    if limit is None:
+    number = PLAIN.parse(rest)
+    if number is None:
         return None
-    return (limit / 2 if side < 0 and limit > 0 else limit), side
-
-
-def is_boolean(column: Sequence[str]) -> bool:
-    present = {cell.lower() for cell in distinct_values(column)}
-    return bool(present) and present <= BOOLEANS.keys()
+    return (number / 2 if side < 0 and number > 0 else number), side
 
 
 def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
@@ -137,34 +152,24 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and numbers
     that are too large raise a ValueError that names the cell and, for text, ends with `hint`.
     """
-    column, numbers = table.column(name), table.numbers(name)
-    sides = np.zeros(len(numbers))
-    if None in numbers and is_boolean(column):
-        return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
-    values = np.array(numbers, dtype=np.float64)
-    texts = []
-    for row in [row for row, number in enumerate(numbers) if number is None]:
-        limit = parse_limit(column[row])
-        if limit is None:
-            texts.append(row)
-        else:
-            values[row], sides[row] = limit
-    if texts:
-        # true and false alone would be a boolean column: report other text first
-        texts.sort(key=lambda row: column[row].lower() in BOOLEANS)
-        raise ValueError(f"{_describe_texts(table, texts, name)}{hint if table.is_file else ''}.")
+    parsed = parse_column(table, name)
+    if parsed.texts:
+        reason = _describe_texts(table, parsed.texts, name)
+        raise ValueError(f"{reason}{hint if table.is_file else ''}.")
+    values = parsed.values
     if (is_too_large := np.abs(values) > _LARGEST).any():
         row = int(is_too_large.argmax())
         reason = f"is not a finite number of at most {_LARGEST:g}"
         raise ValueError(f"{table.location(row, name)}: '{values[row]}' {reason}.")
-    return values, sides
+    return values, parsed.sides
 
 
-def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
+def _describe_texts(table: Table, texts: Sequence[str], name: str) -> str:
     """Describe where cells of a numeric column are no numbers, and why."""
-    column = table.column(name)
-    cell, *others = dict.fromkeys(column[row] for row in rows)
-    reason = f"{table.location(rows[0], name)}: {quoted(cell)} is text in a numeric column"
+    # true and false alone would be a boolean column: report other text first
+    cell, *others = sorted(texts, key=lambda text: text.lower() in BOOLEANS)
+    location = table.location(table.column(name).index(cell), name)
+    reason = f"{location}: {quoted(cell)} is text in a numeric column"
     reason += f", as are {join_names(others)}" if others else ""
     if unit := common_unit([cell, cell]):
         return f"{reason}; write numbers without the unit {unit!r}"
@@ -176,26 +181,23 @@ def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
 def target_column(table: Table, name: str) -> TargetBounds:
     """Convert the target to bounds of its values; the table has no row without a value."""
     hint = "; the target must be a number or a limit such as <5 in every row"
-    contents = column_contents(table, name)
-    if len(contents.texts) > 1 and not (contents.has_wrong_text or is_boolean(contents.texts)):
-        texts = f"column {name!r} holds text such as {join_names(contents.texts[:2])}"
+    parsed = parse_column(table, name)
+    if len(parsed.texts) > 1 and not parsed.has_wrong_text:
+        texts = f"column {name!r} holds text such as {join_names(parsed.texts[:2])}"
         raise ValueError(f"{table.path}, {texts}; the --target must be a column of numbers.")
     values, sides = numeric_column(table, name, hint)
-    limits = np.where((sides < 0) & (values > 0), 2 * values, values)  # see `parse_limit`
+    limits = np.where((sides < 0) & (values > 0), 2 * values, values)  # see `parse_number`
     return TargetBounds(np.where(sides < 0, -np.inf, limits), np.where(sides > 0, np.inf, limits))
 
 
 def is_categorical(table: Table, name: str) -> bool:
     """Return whether a column holds text; raise a ValueError if that seems to be a mistake."""
-    contents = column_contents(table, name)
-    if contents.is_numeric or is_boolean(table.column(name)):
-        return False
-    if contents.has_wrong_text:
-        missing = f"--missing {shlex.quote(contents.texts[0])} if it means a missing value"
+    parsed = parse_column(table, name)
+    if not parsed.is_numeric and parsed.has_wrong_text:
+        missing = f"--missing {shlex.quote(parsed.texts[0])} if it means a missing value"
         option = f"make the column categorical with --categorical {shlex.quote(name)}"
-        hint = f"; correct it, give {missing}, or {option}"
-        numeric_column(table, name, hint)  # raises the ValueError
-    return True
+        numeric_column(table, name, f"; correct it, give {missing}, or {option}")  # raises
+    return not parsed.is_numeric
 
 
 def category_column(table: Table, name: str) -> pd.Categorical:
@@ -213,12 +215,13 @@ def known_category_column(table: Table, name: str, categories: Sequence[object])
         category: category for category in categories if isinstance(category, int | float)
     }
 
-    def match(cell: str, number: float | None) -> object:
+    def match(cell: str, number: float) -> object:
         if is_missing(cell) and cell not in by_text:
             return None
         return by_text.get(cell, by_number.get(number, cell))
 
-    return pd.Series(list(map(match, table.column(name), table.numbers(name))), dtype=object)
+    values = parse_column(table, name).values
+    return pd.Series(list(map(match, table.column(name), values)), dtype=object)
 
 
 # --- dates ------------------------------------------------------------------------------------

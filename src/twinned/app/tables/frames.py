@@ -19,12 +19,12 @@ from twinned.app.tables.columns import (
     PARTS,
     are_dates,
     category_column,
-    column_contents,
     date_columns,
     is_categorical,
     known_category_column,
     molecule_columns,
     numeric_column,
+    parse_column,
 )
 from twinned.app.tables.numbers import distinct_values
 from twinned.app.tables.table import Table, join_names, quoted
@@ -178,10 +178,10 @@ def recognize_role(table: Table, name: str) -> str | None:
         dates = f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used"
         parts = f"--date {option} uses its parts ({', '.join(PARTS)}) as features"
         return f"{dates}; {parts}, --group {option} groups the rows by it."
-    contents = column_contents(table, name)
-    if not contents.texts and not contents.limits:
+    parsed = parse_column(table, name)
+    if not parsed.texts and not parsed.n_limits:
         return _number_role(table, name, len(distinct))
-    if contents.is_numeric or contents.has_wrong_text:
+    if parsed.is_numeric or parsed.has_wrong_text:
         return None
     if len(distinct) > MIN_DISTINCT and 2 * len(distinct) > len(column):
         smiles = f"--smiles {option} describes molecules, " if "smiles" in name.lower() else ""
@@ -201,7 +201,7 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
-    numbers = np.array(table.numbers(name), dtype=np.float64)
+    numbers = parse_column(table, name).values
     if not are_row_numbers(numbers):
         return None
     if (np.diff(numbers) == 1).all():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from twinned.app.tables.numbers import PLAIN, is_missing
+from twinned.app.tables.numbers import is_missing
+
+if TYPE_CHECKING:
+    from twinned.app.tables.columns import ParsedColumn
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Table:
 
     Numbers have a decimal point. `detected` describes how the file is written, where that is not
     the default, for a note. `is_file` is false for rows that are in no file. `parsed` has the
-    numbers of columns that have been parsed.
+    columns whose numbers have been parsed.
     """
 
     path: Path
@@ -30,7 +33,7 @@ class Table:
     line_word: str = "line"
     detected: list[str] = field(default_factory=list)
     is_file: bool = True
-    parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
+    parsed: dict[str, ParsedColumn] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -42,12 +45,6 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
         return self.columns[self._positions[name]]
-
-    def numbers(self, name: str) -> list[float | None]:
-        """The numbers in the cells of a column, NaN for missing values and None for text."""
-        if name not in self.parsed:
-            self.parsed[name] = list(map(parse_number, self.column(name)))
-        return self.parsed[name]
 
     def take(self, rows: Sequence[int]) -> Table:
         """The table with these rows only."""
@@ -83,15 +80,6 @@ class Table:
                 + "".join(f"{sheet} Select another with --sheet." for sheet in sheets)
                 + hint
             )
-
-
-def parse_number(cell: str) -> float | None:
-    """Return the number in a cell, NaN for a missing value, None for text.
-
-    >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
-    (1000.0, nan, None, None)
-    """
-    return math.nan if is_missing(cell) else PLAIN.parse(cell)
 
 
 def cell_text(value: object) -> str:
