@@ -48,6 +48,12 @@ def table() -> tuple[Any, Any]:
     return frame, y + (kinds == "red")
 
 
+def coded_table() -> tuple[Any, Any]:
+    X, y = numbers()
+    codes = np.resize([0.0, 1.0, 2.0], N_ROWS)
+    return np.column_stack([X, codes]), y + (codes == 2)
+
+
 def fit_numbers(model: Any) -> Any:
     return model.fit(*numbers())
 
@@ -100,7 +106,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "forest": lambda: two_outputs(RandomForestRegressor(2, max_depth=3, random_state=0)),
     "gradient_boosting": lambda: fit_numbers(GradientBoostingRegressor(n_estimators=3)),
     "histogram": lambda: fit_numbers(histogram()),
-    "histogram_table": lambda: fit_table(histogram()),
+    "histogram_table": lambda: histogram(categorical_features=[3]).fit(*coded_table()),
     "neighbors": lambda: fit_numbers(KNeighborsRegressor(3)),
     "perceptron": lambda: fit_numbers(MLPRegressor(hidden_layer_sizes=(3,), max_iter=3)),
     "pipeline": lambda: fit_numbers(
@@ -147,7 +153,9 @@ def queries(name: str) -> tuple[Any, Any]:
     """Return rows for the model of this name, and their target values."""
     if name == "inverse":
         return numbers()[1][:4], None
-    X, y = table() if name in ("histogram_table", "twin_table", "blend") else numbers()
+    if name == "histogram_table":
+        return coded_table()[0][:4], None
+    X, y = table() if name in ("twin_table", "blend") else numbers()
     several = name in ("forest", "multi_output", "twin_forest")
     return X[:4], np.column_stack([y, y])[:4] if several else y[:4]
 

@@ -219,10 +219,7 @@ def _amplify(members: Members, rng: Random) -> None:
             members[name] = to_npy(np.repeat(array, -(-n_rows // length), axis=0)[:n_rows])
     tree = json.loads(members[MODEL])
     for container, key, _ in _positions(tree):
-        if key == "values":  # of a feature of an encoder
-            texts = sorted(map(str, range(n_categories)))
-            container[key] = rng.choice([texts, list(range(n_categories)), ["x" * 10_000]])
-        elif key == "labels" and isinstance(container[key], list):
+        if key == "labels" and isinstance(container[key], list):
             container[key] = list(range(n_rows))
         elif key in ("anchors", "_schema"):
             table = container[key]["dict"].get("schema", container[key])["dict"]
@@ -257,7 +254,7 @@ def _mutate_members(members: Members, rng: Random) -> None:
     if choice == 0:
         del members[name]
     elif choice == 1:
-        members[f"model/{rng.choice(['x', 'coef_', 'trees/left'])}.npy"] = members[name]
+        members[f"model/{rng.choice(['x', 'coef_', 'trees/left_child'])}.npy"] = members[name]
     elif choice == 2:
         members[name] = members[rng.choice(list(members))]
     elif choice == 3 and members[name]:

@@ -78,10 +78,10 @@ def test_base_estimator_has_the_width_of_the_pairs(data, saved, width):
 
 
 TREE_FAULTS = [
-    ("left", set_first(0), "does not come after its parent"),
-    ("left", set_first(10**6), "outside its tree"),
-    ("left", set_first(-1), "leaf with a right child"),
-    ("right", set_first(1), "without a parent"),
+    ("left_child", set_first(0), "does not come after its parent"),
+    ("left_child", set_first(10**6), "outside its tree"),
+    ("left_child", set_first(-1), "leaf with a right child"),
+    ("right_child", set_first(1), "without a parent"),
     ("feature", set_first(99), "splits a feature outside"),
     ("feature", set_first(-2), "splits a feature outside"),
     ("threshold", set_first(np.nan), "NaN"),
@@ -89,8 +89,14 @@ TREE_FAULTS = [
     ("value", lambda a: a[:-1], "axis node"),
     ("n_nodes", lambda a: a + 1, "nodes of no tree"),
     ("n_nodes", lambda a: a - 1, "nodes of no tree"),
-    ("missing_left", set_first(2), "not within 0 … 1"),
+    ("missing_go_to_left", set_first(2), "not within 0 … 1"),
 ]
+HISTOGRAM_NAMES = {
+    "left_child": "left",
+    "right_child": "right",
+    "feature": "feature_idx",
+    "threshold": "num_threshold",
+}
 
 
 @pytest.mark.parametrize(("name", "change", "match"), TREE_FAULTS)
@@ -99,15 +105,27 @@ TREE_FAULTS = [
     [
         (DecisionTreeRegressor(max_depth=3, random_state=0), "trees"),
         (RandomForestRegressor(2, max_depth=3, random_state=0), "trees"),
-        (HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=5), "trees"),
         (TwinRegressor(ExtraTreesRegressor(2, max_depth=3, random_state=0)), "estimator_/trees"),
     ],
-    ids=["tree", "forest", "histogram", "twin"],
+    ids=["tree", "forest", "twin"],
 )
 def test_altered_trees(data, saved, model, path, name, change, match):
     file = saved(model.fit(*data))
     file.change_array(change, f"{path}/{name}")
     file.assert_refused(match)
+
+
+@pytest.mark.parametrize(("name", "change", "match"), TREE_FAULTS)
+def test_altered_trees_of_histogram_boosting(data, saved, name, change, match):
+    file = saved(HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=5).fit(*data))
+    file.change_array(change, f"trees/{HISTOGRAM_NAMES.get(name, name)}")
+    # negative numbers are refused before the structure is checked
+    file.assert_refused(f"{match}|not within 0")
+
+
+def test_a_split_of_histogram_boosting_is_no_leaf_with_children(histogram_file):
+    histogram_file.change_array(set_first(1), "trees/is_leaf")
+    histogram_file.assert_refused("without a parent")
 
 
 def test_deep_tree_is_refused_quickly(data, saved):
@@ -116,8 +134,10 @@ def test_deep_tree_is_refused_quickly(data, saved):
     left, right = np.full(2 * n_inner + 1, -1, np.int32), np.full(2 * n_inner + 1, -1, np.int32)
     left[0 : 2 * n_inner : 2] = np.arange(1, 2 * n_inner, 2)
     right[0 : 2 * n_inner : 2] = np.arange(2, 2 * n_inner + 1, 2)
-    columns = {"left": left, "right": right, "feature": np.where(left < 0, -2, 0).astype(np.int32)}
-    for name in ("threshold", "missing_left", "value", "impurity", "n_samples", "weight"):
+    feature = np.where(left < 0, -2, 0).astype(np.int32)
+    columns = {"left_child": left, "right_child": right, "feature": feature}
+    counts = ("n_node_samples", "weighted_n_node_samples")
+    for name in ("threshold", "missing_go_to_left", "value", "impurity", *counts):
         file.change_array(lambda a: np.repeat(a[:1], len(left), axis=0), f"trees/{name}")
     for name, column in columns.items():
         file.change_array(lambda a, column=column: column, f"trees/{name}")
@@ -130,10 +150,11 @@ def test_deep_tree_is_refused_quickly(data, saved):
 @pytest.fixture
 def histogram_file(data, saved):
     X, _ = data
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    frame["kind"] = pd.Categorical(np.resize(["u", "v", "w"], len(X)))
-    y = X[:, 0] + 5 * (frame["kind"].cat.codes.to_numpy() == 1)
-    return saved(HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=3).fit(frame, y))
+    codes = np.resize([0.0, 1.0, 2.0], len(X))
+    model = HistGradientBoostingRegressor(
+        max_iter=2, min_samples_leaf=3, categorical_features=[3], random_state=0
+    )
+    return saved(model.fit(np.column_stack([X, codes]), X[:, 0] + 5 * (codes == 1)))
 
 
 def test_histogram_boosting_stores_no_flag_of_an_unfinished_fit(histogram_file):
@@ -149,8 +170,9 @@ def test_histogram_boosting_stores_no_flag_of_an_unfinished_fit(histogram_file):
     [
         ("is_categorical_", np.zeros_like, "other categorical features"),
         ("is_categorical_", lambda a: a[:-1], "axis feature"),
-        ("trees/feature", lambda a: np.where(a < 0, a, 3).astype(np.int32), "numeric feature"),
-        ("trees/bitset", lambda a: a + 9, "without its bitset"),
+        ("categories/0", lambda a: a[::-1].copy(), "categories that are not sorted"),
+        ("trees/feature_idx", lambda a: np.where(a < 0, a, 3).astype(np.int32), "numeric feature"),
+        ("trees/bitset_idx", lambda a: a + 9, "without its bitset"),
         ("trees/bitsets", lambda a: a[:-1], "lacks bitsets"),
         ("trees/n_bitsets", lambda a: a + 1, "lacks bitsets"),
         ("baseline", lambda a: np.ones((1, 2)), "axis 1"),
@@ -245,14 +267,11 @@ def test_thousands_of_categories_and_of_anchors(data, saved, ratio):
     file.assert_refused("bytes for its indicators of categories, too much for a file of this size")
 
 
-def test_a_long_category_beside_many_categories(data, saved):
-    """Each cell of a table of texts is as long as the longest text of its column."""
-    texts = {"a": ["u", "v"], "b": ["x", "y"]}
-    kinds = pd.DataFrame({name: pd.Categorical(np.resize(two, 40)) for name, two in texts.items()})
-    model = HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2)
-    file = saved(model.fit(kinds, data[1]))
-    file.set({"dict": {"dtype": "str", "values": ["u" * 10_000]}}, "categories", 0)
-    file.set(sorted(map(str, range(10_000))), "categories", 1, "values")
+def test_many_categories_of_histogram_boosting(data, saved):
+    X = np.column_stack([np.resize([0.0, 1.0], 40), np.zeros((40, 4_000))])
+    model = HistGradientBoostingRegressor(max_iter=1, min_samples_leaf=2, categorical_features=[0])
+    file = saved(model.fit(X, X[:, 0]))
+    file.change_array(lambda a: np.arange(20_000.0), "categories/0")
     file.assert_refused("bytes for its categories, too much for a file of this size")
 
 

@@ -176,12 +176,7 @@ def table(X):
 
 @pytest.mark.parametrize(
     "model",
-    [
-        histogram(),
-        TwinRegressor(histogram()),
-        TwinRegressor(forest()),
-        TwinRegressor(KNeighborsRegressor()),
-    ],
+    [TwinRegressor(histogram()), TwinRegressor(forest()), TwinRegressor(KNeighborsRegressor())],
     ids=lambda model: str(model)[:60],
 )
 def test_table_with_categories(model, data, saved):
@@ -195,13 +190,6 @@ def test_table_with_categories(model, data, saved):
     assert names == ["a", "b", "c", "kind"]
 
 
-def test_histogram_boosting_on_categorical_features_only(data, saved):
-    X, y = data
-    frame = table(X)[["kind"]]
-    model = histogram().fit(frame, y)
-    assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
-
-
 @pytest.mark.parametrize("missing", [None, np.nan])
 def test_missing_categories(data, saved, missing):
     X, y = data
@@ -210,8 +198,9 @@ def test_missing_categories(data, saved, missing):
     codes = np.column_stack([X, np.where(np.arange(len(X)) % 7, np.arange(len(X)) % 3, np.nan)])
     coded = HistGradientBoostingRegressor(max_iter=2, categorical_features=[3])
     for model, rows in (
-        (histogram(), frame.astype({"kind": "category"})),
+        (TwinRegressor(histogram()), frame.astype({"kind": "category"})),
         (coded, codes),
+        (clone(coded).set_params(categorical_features=[0]), codes[:, 3:]),
     ):
         model.fit(rows, y)
         assert np.array_equal(twinned.load(saved(model).path).predict(rows), model.predict(rows))
@@ -219,11 +208,18 @@ def test_missing_categories(data, saved, missing):
 
 def test_categorical_splits(data, saved):
     X, _ = data
-    frame = table(X)
-    y = frame["kind"].cat.codes.to_numpy() % 2
-    model = histogram().fit(frame, y)
+    codes = np.resize([4.0, 5.0, 9.0], len(X))
+    rows = np.column_stack([X, codes])
+    model = HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5, categorical_features=[3])
+    model.fit(rows, codes == 5)
     assert model._predictors[0][0].nodes["is_categorical"].any()
-    assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
+    assert np.array_equal(twinned.load(saved(model).path).predict(rows), model.predict(rows))
+
+
+def test_histogram_boosting_with_categories_of_a_table_is_refused(data, saved):
+    X, y = data
+    with pytest.raises(TypeError, match=r"categories that are not floats is not stored.*skops"):
+        saved(histogram().fit(table(X), y))
 
 
 def test_other_methods_of_a_loaded_twin(data, saved):

@@ -29,7 +29,7 @@ from twinned.persistence.schema import FIT_AGAIN
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
 
 JsonObject = dict[str, Any]
