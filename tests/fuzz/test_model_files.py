@@ -20,7 +20,7 @@ import pytest
 from tests.fuzz.models import MODELS, TWINS, save_models
 from tests.fuzz.mutations import AMPLIFY
 from twinned.persistence.archive import MODEL, read_zip
-from twinned.persistence.schema import KINDS
+from twinned.persistence.values import KINDS
 
 FILES = int(os.environ.get("FUZZ_FILES", 2000))
 SECONDS = float(os.environ.get("FUZZ_SECONDS", 60))

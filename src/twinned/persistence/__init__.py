@@ -16,7 +16,7 @@ and arrays. Loading is done in four steps:
 
 1. `archive` checks the size of the zip before it is decompressed, and its checksums;
 2. it checks the format in the header and compares the versions;
-3. `values` decodes the description, and `schema` verifies the state of each estimator;
+3. `values` decodes the description, and verifies the state of each estimator by `schema.txt`;
 4. estimators are built from it (`sklearn_kinds`, `twinned_kinds`).
 """
 
@@ -30,12 +30,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from twinned.exceptions import IntegrityError
 from twinned.persistence import archive
 from twinned.persistence.archive import HEADER, MODEL, JsonObject, make_header, parse_header
-from twinned.persistence.schema import At, verify
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -103,10 +100,11 @@ def _read(path: str | PathLike[str], fault: str) -> tuple[dict[str, bytes], Json
 
 
 def _to_bytes(model: BaseEstimator) -> bytes:
-    arrays: dict[str, np.ndarray] = {}
+    values = _import_kinds()
+    arrays: archive.Arrays = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
-        description = _import_kinds().encode_value(model, At("model", arrays), fitted=True)
+        description = values.encode_value(model, values.At("model", arrays), fitted=True)
     except TypeError as error:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
@@ -122,12 +120,13 @@ def _build_model(members: Mapping[str, bytes], size: int) -> BaseEstimator:
     """Build the model of a file of this size from verified values."""
     others = [name for name in members if name not in (HEADER, MODEL)]
     arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
-    at = At("model", arrays, free=[archive.derived_limit(size)])
+    values = _import_kinds()
+    at = values.At("model", arrays, free=[archive.derived_limit(size)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
         description = archive.from_json(members, MODEL)
-        model: BaseEstimator = _import_kinds().decode_value(description, at, fitted=True)
-    verify(model, "part regressor", at)
+        model: BaseEstimator = values.decode_value(description, at, fitted=True)
+    values.verify(model, "part regressor", at)
     unused = min(arrays, default="")
     archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
     header = parse_header(members)

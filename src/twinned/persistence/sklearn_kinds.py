@@ -18,8 +18,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from twinned import _compat
-from twinned.persistence.schema import KINDS, LINEAR, RECORDS, At
-from twinned.persistence.values import READ, State, builder, set_state
+from twinned.persistence.values import KINDS, LINEAR, READ, RECORDS, At, State, builder, set_state
 from twinned.rows.neighbors import LEARNED, TRANSLATION_INVARIANT
 
 METRICS = sorted({*TRANSLATION_INVARIANT, "cosine", LEARNED})
@@ -36,7 +35,7 @@ def _columns(nodes: list[np.ndarray], record: str) -> State:
     return {"n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64)} | {
         name: np.concatenate([tree[name] for tree in nodes]).astype(kind[:2])
         for name, kind in RECORDS[record].items()
-        if name in nodes[0].dtype.names
+        if name in (nodes[0].dtype.names or ())
     }
 
 
@@ -47,7 +46,7 @@ def _nodes(columns: State, dtype: np.dtype) -> list[np.ndarray]:
         np.zeros(size, dtype) for size in columns["n_nodes"]
     ]  # of one tree fits into the cache
     for nodes, end in zip(trees, ends, strict=True):
-        for name in columns.keys() & set(dtype.names):
+        for name in columns.keys() & set(dtype.names or ()):
             nodes[name] = columns[name][end - len(nodes) : end]
     return trees
 

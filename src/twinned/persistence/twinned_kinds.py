@@ -22,9 +22,8 @@ from twinned.models.sklearn import SklearnDifferenceModel, cache_bytes
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.pairs import PairFeatures
 from twinned.persistence.archive import feature_attributes
-from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
-from twinned.persistence.values import READ, State, builder, set_state
+from twinned.persistence.values import READ, RECORDS, At, State, builder, set_state
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
 
