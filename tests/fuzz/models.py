@@ -1,6 +1,7 @@
 """Small fitted models, one for each kind that a model file may hold, and rows to predict."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import twinned
 from twinned import (
     AutoTwinRegressor,
     InverseTwinRegressor,
+    MoleculeFeatures,
     NeuralRegressor,
     NeuralTraining,
     TwinNeuralRegressor,
@@ -52,6 +54,10 @@ def coded_table() -> tuple[Any, Any]:
     X, y = numbers()
     codes = np.resize([0.0, 1.0, 2.0], N_ROWS)
     return np.column_stack([X, codes]), y + (codes == 2)
+
+
+def molecules() -> tuple[Any, Any]:
+    return ["C" * (1 + i % 6) + "O" * (i % 2) for i in range(N_ROWS)], numbers()[1]
 
 
 def fit_numbers(model: Any) -> Any:
@@ -146,6 +152,10 @@ MODELS: dict[str, Callable[[], Any]] = {
     "neural": lambda: network(NeuralRegressor),
     "neural_twin": lambda: network(TwinNeuralRegressor),
 }
+if find_spec("rdkit"):
+    MODELS["molecules"] = lambda: make_pipeline(
+        MoleculeFeatures(descriptors=False, n_fragments=8), linear_model.Ridge()
+    ).fit(*molecules())
 TWINS = [name for name in MODELS if name.startswith("twin")] + ["semi_supervised", "blend"]
 
 
@@ -155,6 +165,8 @@ def queries(name: str) -> tuple[Any, Any]:
         return numbers()[1][:4], None
     if name == "histogram_table":
         return coded_table()[0][:4], None
+    if name == "molecules":
+        return molecules()[0][:4], None
     X, y = table() if name in ("twin_table", "blend") else numbers()
     several = name in ("forest", "multi_output", "twin_forest")
     return X[:4], np.column_stack([y, y])[:4] if several else y[:4]

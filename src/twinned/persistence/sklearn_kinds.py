@@ -42,9 +42,8 @@ def _columns(nodes: list[np.ndarray], record: str) -> State:
 def _nodes(columns: State, dtype: np.dtype) -> list[np.ndarray]:
     """Return the nodes of each tree, with zeros in the fields that have no column."""
     ends = np.cumsum(columns["n_nodes"])
-    trees = [
-        np.zeros(size, dtype) for size in columns["n_nodes"]
-    ]  # of one tree fits into the cache
+    # one array for each tree, which fits into the cache
+    trees = [np.zeros(size, dtype) for size in columns["n_nodes"]]
     for nodes, end in zip(trees, ends, strict=True):
         for name in columns.keys() & set(dtype.names or ()):
             nodes[name] = columns[name][end - len(nodes) : end]
