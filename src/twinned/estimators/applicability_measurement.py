@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from twinned._compat import safe_indexing
 from twinned.estimators.conformal import cross_errors, replace_groups
 from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.applicability import LABELS, ClassStatistics
-from twinned.fitted.calibration import Calibration, NeighborFeatures
+from twinned.fitted.applicability import ClassStatistics
+from twinned.fitted.calibration import NeighborFeatures
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import FittedTwin
+from twinned.fitted.updating import in_batches
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
@@ -115,11 +115,13 @@ def measure_applicability(
             width = "learned" if fitted.calibration is None else fitted.calibration.scale.width
             calibration = errors.calibrate(width, random_state, np.arange(len(rows)))
             fitted = replace(fitted, calibration=calibration)
-        measurement = _Measurement(twin, fitted, X, rows, errors, confidence, random_state)
-        held_out_rows = [measurement.random_rows()]
+        measured = [_measure_random_rows(twin, fitted, errors, confidence)]
         for held_out in extreme_rows(twin, fitted):
-            held_out_rows.append(measurement.rows_held_out_together(held_out))
-    classes, sizes, covered = map(np.concatenate, zip(*held_out_rows, strict=True))
+            model = twin.refit(rows.take(np.setdiff1d(np.arange(len(rows)), held_out))).fitted_
+            if errors is not None:
+                model = _calibrate_without(model, fitted, rows, errors, held_out, random_state)
+            measured.append(_measure(model, rows.take(held_out), confidence))
+    classes, sizes, covered = map(np.concatenate, zip(*measured, strict=True))
     statistics = ClassStatistics.of_rows(classes, sizes, covered, confidence)
     return twin.with_fitted(replace(fitted, applicability=statistics))
 
@@ -142,63 +144,50 @@ def extreme_rows(twin: BaseTwin, fitted: FittedTwin) -> Iterator[Indices]:
             yield np.flatnonzero(np.isin(groups, extreme))
 
 
-@dataclass(frozen=True, eq=False)
-class _Measurement:
-    """Errors and intervals of held-out rows of a calibrated twin."""
+def _measure_random_rows(
+    twin: BaseTwin, fitted: FittedTwin, errors: HeldOutErrors | None, confidence: float
+) -> HeldOut:
+    """The rows of random folds, classified each without itself or its group.
 
-    twin: BaseTwin
-    fitted: FittedTwin
-    X: ArrayLike
-    rows: TrainingRows
-    errors: HeldOutErrors | None  # of random folds; a blend has its own
-    confidence: float
-    random_state: int | np.random.RandomState | None
+    Their errors are given, or those of a blend.
+    """
+    calibration, domain = fitted.calibration, fitted.anchors.domain
+    assert calibration is not None, "the twin is calibrated"
+    scores, sizes = np.full((2, len(fitted.anchors)), np.nan)
+    scores[np.asarray(calibration.rows)] = calibration.scores
+    if errors is not None:
+        sizes[errors.rows] = np.abs(errors.errors)
+    else:
+        table = twin.out_of_fold()
+        sizes[table.index] = (table["y"] - table["prediction"]).abs()
+    low, high = calibration.distribution.quantile(tails(confidence))
+    held_out = np.isfinite(sizes[domain.known_rows])
+    rows = domain.known_rows[held_out]
+    covered = (low <= scores[rows]) & (scores[rows] <= high)
+    return domain.classify_known()[held_out], sizes[rows], covered
 
-    @property
-    def calibration(self) -> Calibration:
-        assert self.fitted.calibration is not None, "the twin is calibrated"
-        return self.fitted.calibration
 
-    def random_rows(self) -> HeldOut:
-        """The rows of random folds, classified each without itself or its group."""
-        calibration = self.calibration
-        scores, sizes = np.full((2, len(self.rows)), np.nan)
-        scores[np.asarray(calibration.rows)] = calibration.scores
-        if self.errors is not None:
-            sizes[self.errors.rows] = np.abs(self.errors.errors)
-        else:
-            table = self.twin.out_of_fold()
-            sizes[table.index] = (table["y"] - table["prediction"]).abs()
-        low, high = calibration.distribution.quantile(tails(self.confidence))
-        domain = self.fitted.anchors.domain
-        held_out = np.isfinite(sizes[domain.known_rows])
-        rows = domain.known_rows[held_out]
-        covered = (low <= scores[rows]) & (scores[rows] <= high)
-        return domain.classify_known()[held_out], sizes[rows], covered
+def _measure(fitted: FittedTwin, rows: TrainingRows, confidence: float) -> HeldOut:
+    """Rows that a calibrated twin is not fitted to."""
+    queries = in_batches(fitted, fitted.queries(rows.matrix), rows.batch)
+    prediction = fitted.predict(queries)
+    low, high = prediction.interval(confidence).T
+    classes = fitted.anchors.domain.rate(queries)[1]
+    return classes, np.abs(rows.y - prediction.mean), (low <= rows.y) & (rows.y <= high)
 
-    def rows_held_out_together(self, held_out: Indices) -> HeldOut:
-        """Rows that are predicted by a twin that is fitted to the others."""
-        rows, model = self.rows, self.fit_without(held_out)
-        batch = None if rows.batch is None else rows.batch[held_out]
-        X, y = safe_indexing(self.X, held_out), rows.y[held_out]
-        prediction = model.predict_distribution(X, batch=batch)
-        ends = prediction.interval(self.confidence)
-        covered = (ends[:, 0] <= y) & (y <= ends[:, 1])
-        classes = pd.Index(LABELS).get_indexer(pd.Index(model.applicability(X)["label"]))
-        return classes, np.abs(y - prediction.mean), covered
 
-    def fit_without(self, held_out: Indices) -> BaseTwin:
-        """A calibrated twin that is fitted to the other rows."""
-        rows, errors = self.rows, self.errors
-        model = self.twin.refit(rows.take(np.setdiff1d(np.arange(len(rows)), held_out)))
-        if errors is None:
-            return model
-        refitted = model.fitted_
-        if rows.groups is not None:
-            refitted = replace_groups(refitted, rows.groups)
-        anchors = refitted.anchors
-        neighbors = NeighborFeatures.of(anchors.matrix, anchors.y, refitted.schema.categorical)
-        calibration = errors.calibrate_without(
-            held_out, self.calibration, neighbors, self.random_state
-        )
-        return model.with_fitted(replace(refitted, calibration=calibration))
+def _calibrate_without(
+    model: FittedTwin,
+    fitted: FittedTwin,
+    rows: TrainingRows,
+    errors: HeldOutErrors,
+    held_out: Indices,
+    random_state: int | np.random.RandomState | None,
+) -> FittedTwin:
+    """A state that is fitted to other rows, calibrated by the errors of these."""
+    if rows.groups is not None:
+        model = replace_groups(model, rows.groups)
+    neighbors = NeighborFeatures.of(model.anchors.matrix, model.anchors.y, model.schema.categorical)
+    assert fitted.calibration is not None, "the twin is calibrated"
+    calibration = errors.calibrate_without(held_out, fitted.calibration, neighbors, random_state)
+    return replace(model, calibration=calibration)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from twinned.batches.estimation import remove_deviations
-from twinned.estimators.blend_attributes import BlendAttributes
+from twinned.estimators.blend_attributes import BlendAttributes, joint_scores
 from twinned.estimators.blending.budget import fit_within
 from twinned.estimators.blending.combination import combine_members, with_common_function
 from twinned.estimators.blending.cross_fit import CrossFit, print_progress
@@ -25,7 +25,6 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.rows import blend_rows
 from twinned.estimators.molecules import fragment_columns
-from twinned.estimators.several_targets import add_anchors_of_targets, joint_level, joint_scores
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
@@ -392,18 +391,3 @@ class AutoTwinRegressor(BlendAttributes):
         state = dict(super().__getstate__())
         state.pop("_record", None)  # a saved model has none
         return state
-
-    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
-        """A new fitted blend with the same members and further anchors.
-
-        As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
-        """
-        if self.targets_:
-            return add_anchors_of_targets(self, X, y, batch)
-        with ignore_table_warnings(), limit_threads(self.n_jobs):
-            extended = super().add_anchors(X, y, batch=batch)
-        extended.__dict__.pop("_record", None)
-        return extended
-
-    def _joint_level(self, confidence: float) -> float:
-        return joint_level(self.joint_scores_, confidence) if self.targets_ else confidence

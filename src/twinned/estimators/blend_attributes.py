@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from sklearn.utils import check_consistent_length
 
+from twinned._compat import safe_indexing
 from twinned.estimators.blending.combination import FitRecord
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.fitted_attributes import per_target
 from twinned.estimators.methods import BaseTwin
-from twinned.estimators.several_targets import per_target
+from twinned.exceptions import ignore_table_warnings
+from twinned.fitted.prediction import target_columns
+from twinned.fitted.quantiles import check_confidence
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
+
+_LEAST_LEVEL = 1e-9  # of joint intervals, and of its complement
 
 
 class BlendAttributes(BaseTwin):
@@ -120,6 +129,35 @@ class BlendAttributes(BaseTwin):
             predicted = self.blend_model_.predict_members(queries.matrix).T
         return predicted if queries.offset is None else predicted + queries.offset
 
+    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
+        """A new fitted blend with the same members and further anchors.
+
+        As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
+        """
+        if not self.targets_:
+            with ignore_table_warnings(), limit_threads(self.n_jobs):
+                extended = super().add_anchors(X, y, batch=batch)
+            extended._record = None
+            return extended
+        check_consistent_length(X, y)
+        extended = copy.copy(self)
+        extended.targets_ = []
+        columns = target_columns(y, len(self.targets_))
+        for target, target_y in zip(self.targets_, columns, strict=True):
+            if len(rows := np.flatnonzero(~np.isnan(target_y))):
+                labels = batch if np.ndim(batch) == 0 else safe_indexing(batch, rows)
+                target = target.add_anchors(safe_indexing(X, rows), target_y[rows], batch=labels)
+            extended.targets_.append(target)
+        return extended
+
+    def _joint_level(self, confidence: float) -> float:
+        if not self.targets_:
+            return confidence
+        n = len(self.joint_scores_)
+        wanted = check_confidence(confidence, n, "calibration rows with all targets")
+        level = np.interp(wanted, np.arange(1, n + 1) / (n + 1), self.joint_scores_)
+        return float(np.clip(level, _LEAST_LEVEL, 1 - _LEAST_LEVEL))
+
     def _fit_record(self) -> FitRecord:
         self.require_single_target()
         if self._record is None:
@@ -130,3 +168,17 @@ class BlendAttributes(BaseTwin):
     def target_names_(self) -> list[str]:
         """Names of several targets."""
         return [target.target_name_ for target in self.targets_]
+
+
+def joint_scores(targets: Sequence[Any], n_rows: int) -> Floats:
+    """(score,): least confidences at which the intervals of all targets contain a held-out row.
+
+    They are sorted, and those of the training rows that have all targets.
+    """
+    scores = np.full((n_rows, len(targets)), np.nan)
+    for j, target in enumerate(targets):
+        own = target.out_of_fold()["score"]
+        level = target.calibration_.distribution.cdf(own.to_numpy())
+        scores[target.anchor_rows_[own.index], j] = np.abs(2.0 * level - 1.0)
+    largest = scores.max(axis=1)
+    return np.sort(largest[~np.isnan(largest)])

@@ -27,9 +27,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.calibrated_regressor import CalibratedRegressor, predict_raw
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.pipelines import replace_last_step, unwrap
+from twinned.estimators.pipelines import CalibratedRegressor, predict_raw, replace_last_step, unwrap
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import (
     WIDTHS,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, Self
+import inspect
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -12,14 +14,55 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.batches.estimation import tabulate_effects, tabulate_offsets
-from twinned.estimators.several_targets import per_target
 from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
+from twinned.fitted.prediction import target_columns
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import in_batches, warn_without_batch
 from twinned.models.resources import MemoryBudget
-from twinned.rows.schema import Floats, Indices, TableSchema
+from twinned.rows.schema import Floats, Indices, TableSchema, is_table
 from twinned.rows.validation import validate_table
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def per_target(method: _Method) -> _Method:
+    """Decorator of a method that a model of several targets calls for each of them.
+
+    An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
+    targets after that of rows, and tables are concatenated, with a first column `target`.
+    """
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not self.targets_:
+            return method(self, *arguments, **options)
+        given = dict(signature.bind(self, *arguments, **options).arguments)
+        del given["self"]
+        is_table(given.get("X"))  # which refuses a Dask collection
+        n_targets = len(self.targets_)
+        columns = target_columns(given["y"], n_targets) if "y" in given else [None] * n_targets
+        results = [
+            call(target, **(given if y is None else {**given, "y": y}))
+            for target, y in zip(self.targets_, columns, strict=True)
+        ]
+        return _combine(results, self.target_names_)
+
+    return cast(_Method, call)
+
+
+def _combine(results, names):
+    """The results of all targets as one."""
+    first = results[0]
+    if isinstance(first, tuple):
+        return tuple(_combine(parts, names) for parts in zip(*results, strict=True))
+    if not isinstance(first, pd.DataFrame):
+        return np.stack(results, axis=1)
+    tables = [pd.DataFrame(table) for table in results]
+    for table, name in zip(tables, names, strict=True):
+        table.insert(0, "target", name)
+    return type(first)(pd.concat(tables))
 
 
 class FittedAttributes:

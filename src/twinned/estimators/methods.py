@@ -12,16 +12,15 @@ from pandas import DataFrame
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 
-from twinned._compat import BaseEstimator, RegressorMixin, safe_indexing
-from twinned.estimators.explanation_methods import ExplanationMethods
-from twinned.estimators.joint_methods import JointMethods
-from twinned.estimators.several_targets import target_columns
+from twinned._compat import BaseEstimator, RegressorMixin
+from twinned.estimators.explanation_methods import ExplanationMethods, JointMethods
 from twinned.fitted.applicability import warn_of_shift
 from twinned.fitted.prediction import (
     NO_CALIBRATION,
     Prediction,
     PredictionOptions,
     TargetPredictions,
+    target_columns,
 )
 from twinned.fitted.quantiles import check_levels
 from twinned.fitted.updating import add_rows
@@ -239,22 +238,18 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
 
         With several targets, the mean of those of all targets.
         """
+        predicted, known = self.predict(X, batch=batch), np.asarray(y, dtype=np.float64)
+        pairs = [(known, predicted)]
         if self.targets_:
-            columns = target_columns(y, len(self.targets_))
-            scores = [
-                target.score(X, target_y, sample_weight, batch=batch)
-                for target, target_y in zip(self.targets_, columns, strict=True)
-            ]
-            return float(np.mean(scores))
-        y = np.asarray(y)
-        if y.dtype.kind == "f" and np.isnan(y).any():
-            labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
+            pairs = list(zip(target_columns(y, len(self.targets_)), predicted.T, strict=True))
+        scores = []
+        for known, predicted in pairs:
+            labelled = ~np.isnan(known.reshape(len(known), -1)).any(axis=1)
             if not labelled.any():
-                raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
-            X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
-            batch = batch if batch is None or np.ndim(batch) == 0 else np.asarray(batch)[labelled]
-        return r2_score(y, self.predict(X, batch=batch), sample_weight=sample_weight)
+                raise ValueError(f"y has no labelled row to score: all {len(known)} are NaN.")
+            weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
+            scores.append(r2_score(known[labelled], predicted[labelled], sample_weight=weight))
+        return float(np.mean(scores))
 
     def _warn_of_shift(self, prediction: Any) -> None:
         """Warn where more rows are outside than exchangeable rows would be."""

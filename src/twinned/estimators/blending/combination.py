@@ -16,7 +16,6 @@ from twinned.estimators.blending.rows import BlendRows
 from twinned.estimators.blending.weights import (
     BlendWeights,
     blend,
-    held_out_predictions,
     leaderboard,
     rmse_and_error,
     spread_weights,
@@ -57,50 +56,62 @@ def combine_members(
     calibrate: bool,
 ) -> dict[str, Any]:
     """The fitted attributes of a blend: the state, and what out-of-fold predictions show."""
-    weights = blend(members, rows, seed % 2**16)
-    predictions = held_out_predictions(members, rows)[: len(rows.known)]
+    anchors, known_rows = rows.anchors, rows.known
+    held_out = anchors.take(anchors.held_out)
+    predictions = np.column_stack([member.out_of_fold[rows.rows.held_out] for member in members])
+    weights = blend(predictions, rows, seed % 2**16)
+    predictions, rmse = predictions[: len(known_rows)], weights.nested_rmse[weights.method]
     nested = rows.of_anchors(weights.nested_prediction)
-    fitted = _fitted_state(_blend_model(members, rows, weights, predictions), rows, nested, budget)
-    anchors, known_rows, rmse = rows.anchors, rows.known, weights.nested_rmse[weights.method]
+    fitted = _fitted_state(members, rows, weights, predictions, budget)
     if fitted.local_weights is not None:
         residuals = fitted.squeeze(np.asarray(fitted.residuals))
         local = LocalResiduals(fitted.anchors, residuals, anchors.folds)
         nested = nested + local.predict(fitted.local_weights.power)
-        held_out = anchors.held_out
-        weight = None if anchors.weight is None else anchors.weight[held_out]
-        rmse, _ = rmse_and_error(nested[held_out], anchors.y[held_out], weight)
+        rmse, _ = rmse_and_error(nested[anchors.held_out], held_out.y, held_out.weight)
+    attributes: dict[str, Any] = {}
     batches = None
     if anchors.effects is not None:
         excess = excess_of_in_sample(members, rows, weights.weights)
         fitted = update_effects(fitted, anchors.effects, nested, excess)
         batches = errors_of_batches(fitted, nested, anchors.held_out)
         nested, rmse = batches.prediction, batches.rmse["known"]
-        known_rows = _known_of_batches(rows, batches)
-    attributes: dict[str, Any] = {
-        "blend_": {"method": weights.method, "rmse": rmse, "nested_rmse": weights.nested_rmse},
-        "plan_": [member.spec.entry for member in members],
-        "out_of_fold_prediction_": nested,
-        "_leaderboard": leaderboard(members, predictions, known_rows, weights.weights),
-        "contribution_": twin_contribution(members, predictions, known_rows, weights, seed % 2**16),
-    }
-    if batches is not None:
         attributes["batch_errors_"] = batches.rmse
+        # y without the deviations of batches
+        known_y = known_rows.y.copy()
+        known_y[rows.known_of_anchors[anchors.held_out]] = batches.known_y[anchors.held_out]
+        known_rows = replace(known_rows, y=known_y)
     scores = None
     if calibrate:
         with parallel_config("threading", n_jobs=budget.n_jobs):
             calibration = _calibrate(fitted, anchors, nested, batches, seed)
         scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
         fitted = replace(fitted, calibration=calibration)
-    record = FitRecord(members, rows, seed, batches, scores)
-    return {**attributes, "_fitted": fitted, "_record": record}
+    return {
+        **attributes,
+        "blend_": {"method": weights.method, "rmse": rmse, "nested_rmse": weights.nested_rmse},
+        "plan_": [member.spec.entry for member in members],
+        "out_of_fold_prediction_": nested,
+        "_leaderboard": leaderboard(members, predictions, known_rows, weights.weights),
+        "contribution_": twin_contribution(members, predictions, known_rows, weights, seed % 2**16),
+        "_fitted": fitted,
+        "_record": FitRecord(members, rows, seed, batches, scores),
+    }
 
 
-def _blend_model(
-    members: list[CrossFittedMember], rows: BlendRows, weights: BlendWeights, predictions: Floats
-) -> BlendModel:
-    """The difference model, from (held-out row, member) out-of-fold predictions."""
+def _fitted_state(
+    members: list[CrossFittedMember],
+    rows: BlendRows,
+    weights: BlendWeights,
+    predictions: Floats,
+    budget: MemoryBudget,
+) -> FittedTwin:
+    """The state without final deviations and calibration.
+
+    `predictions` (known row, member) are out of fold.
+    """
     anchors = rows.anchors
-    return BlendModel(
+    held_out = anchors.take(anchors.held_out)
+    model = BlendModel(
         members=[
             FittedMember(member.label, member.estimator, member.preparation) for member in members
         ],
@@ -109,14 +120,6 @@ def _blend_model(
         out_of_fold=complete_predictions(rows.of_anchors(predictions), anchors.y, anchors.weight),
         schema=rows.rows.schema,
     )
-
-
-def _fitted_state(
-    model: BlendModel, rows: BlendRows, nested: Floats, budget: MemoryBudget
-) -> FittedTwin:
-    """The state without final deviations and calibration; `nested` (anchor,) are predictions."""
-    anchors = rows.anchors
-    held_out = anchors.take(anchors.held_out)
     fitted = FittedTwin(
         model=model,
         anchors=Anchors.of_rows(
@@ -125,18 +128,11 @@ def _fitted_state(
         budget=budget,
         replicate_correlation=replicate_correlation(
             np.column_stack([held_out.matrix, np.asarray(held_out.fold, float)]),
-            held_out.y - nested[anchors.held_out],
+            held_out.y - rows.of_anchors(weights.nested_prediction)[anchors.held_out],
             held_out.weight,
         ),
     )
     return with_residuals(fitted, model.out_of_fold @ model.weights, anchors.folds)
-
-
-def _known_of_batches(rows: BlendRows, batches: BatchErrors) -> TrainingRows:
-    """The known rows with values without the deviations of their batches."""
-    held_out, known_y = rows.anchors.held_out, rows.known.y.copy()
-    known_y[rows.known_of_anchors[held_out]] = batches.known_y[held_out]
-    return replace(rows.known, y=known_y)
 
 
 def _calibrate(
@@ -175,22 +171,17 @@ def with_common_function(
     The common function was fitted together with the deviations of batches, and allows for their
     errors, which rows of a batch have in common.
     """
-    common, table = rows.anchors.common, rows.rows
-    if common is None or table.bounds is not None or table.fold_training is not None:
+    anchors, table = rows.anchors, rows.rows
+    labels = [member.spec.name for member in members]
+    if anchors.common is None or table.bounds is not None or table.fold_training is not None:
         return members
-    return [
-        _common_function(member, rows, common) if member.spec.name == _COMMON_FUNCTION else member
-        for member in members
-    ]
-
-
-def _common_function(
-    member: CrossFittedMember, rows: BlendRows, common: CommonFunction
-) -> CrossFittedMember:
-    anchors = rows.anchors
+    if _COMMON_FUNCTION not in labels:
+        return members
+    common, number = anchors.common, labels.index(_COMMON_FUNCTION)
+    member = members[number]
     length_scales = _length_scales(member, rows, common)
     if length_scales is None:
-        return member
+        return members
     # deviations are those expected by all other rows, too
     fold = np.arange(len(anchors)) if anchors.groups is None else np.asarray(anchors.fold)
     held_out = common.held_out(fold)
@@ -214,7 +205,8 @@ def _common_function(
         single_output=True,
     )
     in_sample = replace(member, estimator=estimator).predict(anchors.matrix)
-    return replace(member, estimator=estimator, out_of_fold=out_of_fold, in_sample=in_sample)
+    member = replace(member, estimator=estimator, out_of_fold=out_of_fold, in_sample=in_sample)
+    return [*members[:number], member, *members[number + 1 :]]
 
 
 def excess_of_in_sample(

@@ -212,19 +212,12 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def held_out_predictions(members: list[CrossFittedMember], rows: BlendRows) -> Floats:
-    """(held-out row, member): out-of-fold predictions, of known rows and then of censored ones."""
-    is_held_out = rows.rows.held_out
-    return np.column_stack([member.out_of_fold[is_held_out] for member in members])
-
-
-def blend(members: list[CrossFittedMember], rows: BlendRows, seed: int) -> BlendWeights:
-    """Weights by the out-of-fold predictions of members.
+def blend(predictions: Floats, rows: BlendRows, seed: int) -> BlendWeights:
+    """Weights by out-of-fold predictions (held-out row, member).
 
     The error of a censored row is the distance to its bounds. The nested predictions and errors of
     the result are those of the known rows.
     """
-    predictions = held_out_predictions(members, rows)
     held_out, known = rows.held_out, rows.known
     if held_out.bounds is None:
         return fit_weights(predictions, held_out.y, held_out.weight, held_out.groups, seed)
