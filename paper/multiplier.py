@@ -6,8 +6,8 @@ twin with the same model without pairs. Both are judged by the errors of twin an
 20 %: a check is worth its time if it tells more than the comparison.
 
 Networks of `effort="fast"`: out-of-fold predictions with one partner per row, with all pairs, and
-of plain networks. Trees: `TwinRegressor(cv=0)` with 1 and 64 partners per row in five folds, by
-`multiplier_check`, and boosting of plain rows. Results: `benchmarks/results/multiplier.csv`, `.md`.
+of plain networks. Trees: `TwinRegressor(cv=0)` with 1 and 64 partners per row in five folds,
+and boosting of plain rows. Results: `benchmarks/results/multiplier.csv`, `.md`.
 
     python -m paper.multiplier                             # ten minutes of a processor
     python -m paper.multiplier --kinds trees --datasets cpus mpg "wing weight"  # two
@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 from benchmarks import frame
 from benchmarks.accuracy.tables import GENERATED, REAL, split_table
 from twinned import NeuralRegressor, TwinNeuralRegressor, TwinRegressor
-from twinned.diagnostics import multiplier_check
-from twinned.diagnostics.errors import rmse_ratio
-from twinned.diagnostics.twin_checks import cross_validate_twin
+from twinned._compat import safe_indexing
+from twinned.diagnostics.errors import rmse, rmse_ratio
 from twinned.neural import fit_many
+from twinned.rows.folds import row_folds
 
+PARTNERS = (1, 4, 16, 64)
 CHECKS = ("pairs", "direct", "test")
 TABLES = [name for both in zip(REAL, GENERATED, strict=True) for name in both]
 AT_ONCE = 5  # tables whose networks are trained as one program
@@ -68,17 +70,37 @@ def check_networks(splits):
 
 def check_trees(train, test):
     X, y = train
-    twin = TwinRegressor(cv=0, random_state=0)
-    numbers = multiplier_check(X, y, twin).numbers
-    pairs = numbers["rmse"][-1] / numbers["rmse"][0], *numbers["interval"]
-    cv = cross_validate_twin(X, y, twin)
-    twin.fit(X, y)
+    y = np.asarray(y)
+    folds = row_folds(len(y), 5, 0)
+    most = max(m for m in PARTNERS if m < min(len(rows) for rows, _ in folds))
+    few, many = (predict_held_out(lambda _, m=m: with_partners(m), X, y, folds) for m in (1, most))
+    errors = [[rmse(own[rows], y[rows]) for own in (few, many)] for _, rows in folds]
+    mean_of_few, mean_of_many = np.mean(errors, axis=0)
+    rows = np.concatenate([held_out for _, held_out in folds])
+    pairs = mean_of_many / mean_of_few, *rmse_ratio(many[rows], few[rows], y[rows])[1:]
+    twin = TwinRegressor(cv=0, random_state=0).fit(X, y)
+    of_twin = predict_held_out(lambda _: TwinRegressor(cv=0, random_state=0), X, y, folds)
+    of_plain = predict_held_out(lambda n_rows: plain_boosting(twin, n_rows), X, y, folds)
     plain = plain_boosting(twin, len(y)).fit(X, y)
-    of_twin, of_plain = np.zeros((2, len(y)))
-    for fold, (rows, held_out) in enumerate(cv.folds):
-        of_twin[held_out] = cv.fit_and_predict(TwinRegressor(cv=0, random_state=0), fold, rows)
-        of_plain[held_out] = cv.fit_and_predict(plain_boosting(twin, len(rows)), fold, rows)
     return ratios(pairs, rmse_ratio(of_twin, of_plain, y), (twin, plain), *test)
+
+
+def predict_held_out(make_model, X, y, folds):
+    """Return (row,) predictions by models of so many training rows, which do not have the row."""
+    predicted = np.zeros(len(y))
+    for rows, held_out in folds:
+        model = make_model(len(rows)).fit(safe_indexing(X, rows), y[rows])
+        predicted[held_out] = model.predict(safe_indexing(X, held_out))
+    return predicted
+
+
+def with_partners(partners):
+    """A twin with few pairs; the leaves of its boosting shrink in proportion."""
+    leaf = max(2, partners // 2)
+    boosting = HistGradientBoostingRegressor(
+        max_iter=200, min_samples_leaf=leaf, early_stopping=False
+    )
+    return TwinRegressor(boosting, pairs=partners, cv=0, random_state=0)
 
 
 def plain_boosting(twin, n_rows):

@@ -3,7 +3,6 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
 from twinned.datasets import make_wsb
-from twinned.diagnostics.twin_checks import cross_validate_twin
 
 
 @pytest.fixture
@@ -14,10 +13,3 @@ def tree_twin():
 @pytest.fixture(scope="session")
 def bridge():
     return make_wsb(120, random_state=0)
-
-
-@pytest.fixture(scope="session")
-def bridge_cv(bridge):
-    """Cross-validation of the same twin as `tree_twin`."""
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=9, random_state=0), random_state=0)
-    return cross_validate_twin(*bridge, twin)

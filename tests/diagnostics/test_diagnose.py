@@ -73,16 +73,6 @@ def test_every_check_names_its_model(diagnosis):
         assert check.model in check.plot().get_title()
 
 
-@pytest.mark.slow
-def test_checks_of_a_twin_are_done_where_it_is_recommended(bridge, monkeypatch):
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 20)
-    monkeypatch.setattr("twinned.diagnostics.twin_checks._BOOSTING_ITERATIONS", 20)
-    diagnosis = diagnose(*bridge, estimator=make_estimator(["ridge", "tree_twin:fast"]))
-    assert "tree_twin:fast" in diagnosis.recommendation.members
-    assert diagnosis.checks["multiplier"].model == "tree_twin:fast"
-    assert diagnosis.checks["multiplier"].numbers["trend"] == "falls"
-
-
 def test_without_time_one_member_is_fitted(bridge):
     start = time.perf_counter()
     diagnosis = diagnose(*bridge, estimator=make_estimator(), budget=0.01)

@@ -1,14 +1,14 @@
 """Diagnosis of a data set: which model to use, whether twinning helps, and checks of twins.
 
 `diagnose` fits an `AutoTwinRegressor` within a time budget and recommends what its out-of-fold
-errors show to be best. `check_data` finds what makes errors misleading. The single checks of a twin
-are functions of their own.
+errors show to be best. `check_data` finds what makes errors misleading. `learning_curve` shows
+whether more labels would help.
 """
 
+from twinned.diagnostics.curves import CheckResult, learning_curve
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.diagnosis import Diagnosis, diagnose
 from twinned.diagnostics.findings import Finding
-from twinned.diagnostics.twin_checks import CheckResult, learning_curve, multiplier_check
 
 __all__ = [
     "CheckResult",
@@ -17,5 +17,4 @@ __all__ = [
     "check_data",
     "diagnose",
     "learning_curve",
-    "multiplier_check",
 ]

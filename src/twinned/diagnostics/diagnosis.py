@@ -15,16 +15,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
+from twinned.diagnostics.curves import CheckResult, learning_curve
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
 from twinned.diagnostics.findings import Finding, check_diagnosable
 from twinned.diagnostics.recommendation import Recommendation, choose_model, python_code
-from twinned.diagnostics.twin_checks import (
-    CheckResult,
-    CrossValidation,
-    learning_curve,
-    multiplier_check,
-)
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.budget import affordable_rows
 from twinned.estimators.target import TransformedTargetTwin, bound_arguments
@@ -40,9 +35,8 @@ from twinned.rows.validation import draw_seed
 _NETWORKS = ("neural", "neural_twin")
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
 _FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
-# Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows;
-# four fits with few pairs in each fold.
-_LEARNING_SHARE, _PAIRS_SHARE = 2.2, 1.0
+# Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows.
+_LEARNING_SHARE = 2.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +275,8 @@ def diagnose(
     diagnosis = _recommend(blend, known_rows, transform)
     diagnosis.code = python_code(diagnosis.twin, transform, **fit_arguments)
     diagnosis.findings, diagnosis.notes = findings, _notes(data)
-    _check_members(diagnosis, known_rows.codes, _deadline(start, budget, *_FOR_REPORT), progress)
+    end = _deadline(start, budget, *_FOR_REPORT)
+    _add_learning_curve(diagnosis, known_rows.codes, end, progress)
     diagnosis.seconds = time.perf_counter() - start
     return diagnosis
 
@@ -348,45 +343,39 @@ def _deadline(start: float, budget: float | None, share: float, least: float) ->
     return np.inf if budget is None else start + budget - max(least, share * budget)
 
 
-def _check_members(
+def _add_learning_curve(
     diagnosis: Diagnosis, groups: Indices | None, end: float, progress: Callable[[str], None]
 ) -> None:
-    """Add checks of members of the recommended model, and the reasons of skipped ones.
+    """Add the learning curve of the largest member without networks, or why it is skipped.
 
     The features of a member are prepared as those of the member that is fitted to all rows, and its
-    folds are those of the blend, which has the (row,) groups. Checks that would end after `end` are
+    folds are those of the blend, which has the (row,) groups. A curve that would end after `end` is
     skipped.
     """
     blend, twin = diagnosis.blend, diagnosis.twin
     weights = dict(zip(twin.member_names_, twin.member_weights_, strict=True))
-    kinds = {name: name.partition(":")[0] for name in weights}
-    names = [name for name, kind in kinds.items() if kind not in _NETWORKS]
-    largest = [max(names, key=lambda name: weights[name])] if names else []
-    trees = [name for name in names if kinds[name] == "tree_twin"]
-    planned = [(learning_curve, "learning curve", name, _LEARNING_SHARE) for name in largest]
-    planned += [(multiplier_check, "number of pairs", name, _PAIRS_SHARE) for name in trees]
-    fit_seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
-    for check, title, name, share in planned:
-        seconds, remaining = share * fit_seconds[name], max(end - time.perf_counter(), 0.0)
-        if seconds > remaining:
-            rest = f"{remaining:.1f} s remain besides the report"
-            diagnosis.skipped[f"{title} of {name}"] = (
-                f"expected to take {seconds:.1f} s, and {rest}"
-            )
-            continue
-        progress(f"{title} of {name}")
-        member = next(member for member in blend.fitted_members_ if member.label == name)
-        cv = CrossValidation(
-            X=member.preparation.transform(blend.anchors_X_),
-            y=blend.anchors_y_,
-            twin=clone(member.estimator),
+    names = [name for name in weights if name.partition(":")[0] not in _NETWORKS]
+    if not names:
+        return
+    name = max(names, key=lambda name: weights[name])
+    seconds = _LEARNING_SHARE * blend.leaderboard_.set_index("member")["fit_seconds"][name]
+    if seconds > (remaining := max(end - time.perf_counter(), 0.0)):
+        diagnosis.skipped[f"learning curve of {name}"] = (
+            f"expected to take {seconds:.1f} s, and {remaining:.1f} s remain besides the report"
+        )
+        return
+    progress(f"learning curve of {name}")
+    member = next(member for member in blend.fitted_members_ if member.label == name)
+    with limit_threads(1):  # as in the fits of the blend
+        curve = learning_curve(
+            member.preparation.transform(blend.anchors_X_),
+            blend.anchors_y_,
+            member.estimator,
             folds=blend.folds_,
             groups=groups,
             name=f"{name}, logarithm" if diagnosis.log_target else name,
         )
-        with limit_threads(1):  # as in the fits of the blend
-            result = check(cv.X, cv.y, cross_validation=cv)
-        diagnosis.checks[result.key] = result
+    diagnosis.checks[curve.key] = curve
 
 
 def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
@@ -404,7 +393,6 @@ def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.D
             "y": transform.invert_known(y),
             "prediction": transform.invert_mean(mean, y),
             "score": score,
-            "error_scale": size,
             "fold": table["fold"],
         }
     )

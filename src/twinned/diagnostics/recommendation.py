@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
 from twinned.diagnostics.errors import Numbers, Ratio, fold_means, format_percent, rmse_ratio
-from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import POWER
 from twinned.estimators.methods import BaseTwin
@@ -97,7 +97,8 @@ def describe_failure(predicted: Floats, y: Floats, mean: Floats) -> str:
     """
     ratio = rmse_ratio(predicted, mean, y)
     is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN
-    if is_lower or rank_correlation(predicted, y) * math.sqrt(len(y)) > _CLEAR:
+    correlation = spearmanr(predicted, y)[0] if np.ptp(predicted) > 0 else 0.0
+    if is_lower or correlation * math.sqrt(len(y)) > _CLEAR:
         return ""
     error = f"the error of the best model is {ratio} times that of always predicting its mean"
     clearly = "clearly " if ratio.value < _PERHAPS else ""

@@ -11,17 +11,21 @@ from scipy.stats import sem
 from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
+from twinned.diagnostics.curves import draw_curve
 from twinned.diagnostics.errors import rmse
-from twinned.diagnostics.twin_checks import cross_validate_twin, draw_curve
+from twinned.diagnostics.findings import check_diagnosable
 from twinned.displays.intervals import make_axes
 from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
+from twinned.rows.folds import row_folds
+from twinned.rows.validation import count_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure, SubFigure
 
+_N_FOLDS = 5
 _LEAST_ROWS, _MAX_ESTIMATES = 20, 1_000_000  # of held-out rows, and of these by all anchors
 
 
@@ -101,20 +105,21 @@ class AnchorCurveDisplay:
         """
         if not isinstance(estimator, BaseTwin):
             raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
-        cv, rng = cross_validate_twin(X, y, estimator, random_state), np.random.RandomState(0)
+        known_y, rng = check_diagnosable(y, count_rows(X)), np.random.RandomState(0)
+        folds = row_folds(len(known_y), _N_FOLDS, random_state)
         with ignore_table_warnings():
             twins = [
-                clone(estimator).fit(safe_indexing(X, rows), cv.y[rows]) for rows, _ in cv.folds
+                clone(estimator).fit(safe_indexing(X, rows), known_y[rows]) for rows, _ in folds
             ]
             most = min(len(twin.anchors_y_) for twin in twins)
             n_anchors = [2**i for i in range(most.bit_length()) if 2**i < most] + [most]
             errors = []
-            for twin, (_, held_out) in zip(twins, cv.folds, strict=True):
+            for twin, (_, held_out) in zip(twins, folds, strict=True):
                 n_rows = max(_LEAST_ROWS, _MAX_ESTIMATES // len(twin.anchors_y_))
                 rows = np.random.RandomState(0).permutation(held_out)[:n_rows]
                 estimates = twin.predict_anchors(safe_indexing(X, rows))[1]
                 totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
-                errors.append([rmse(totals[:, n - 1] / n, cv.y[rows]) for n in n_anchors])
+                errors.append([rmse(totals[:, n - 1] / n, known_y[rows]) for n in n_anchors])
         means, standard_errors = np.mean(errors, axis=0), sem(errors, axis=0)
         display = cls(
             n_anchors=n_anchors, rmse=means.tolist(), standard_error=standard_errors.tolist()

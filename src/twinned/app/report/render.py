@@ -14,14 +14,14 @@ import numpy as np
 
 from twinned.app.report.collect import Content, collect
 from twinned.diagnostics import Diagnosis
+from twinned.diagnostics.curves import draw_curve
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.recommendation import describe_efforts, describe_member
-from twinned.diagnostics.twin_checks import draw_curve
 from twinned.displays.intervals import GUIDE, PredictionIntervalDisplay
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten
 
-CURVES = ("learning", "multiplier")
+CURVES = ("learning",)
 WIDTH, HEIGHT, BAR_HEIGHT = 400, 280, 30  # texts of 12 pixels are readable on a phone
 _MAX_LETTERS = 22  # of a name beside a bar
 _MAX_BARS, _MAX_BATCHES = 10, 20  # of the importance of features, and offsets
@@ -208,7 +208,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
 
 
 def _draw_curve(check: Content) -> str:
-    """Draw RMSE against a number of pairs or rows, with bars of standard errors."""
+    """Draw RMSE against a number of rows, with bars of standard errors."""
     numbers = check["numbers"]
     pairs = zip(numbers["x"], numbers["rmse"], strict=True)
     texts = [f"{x}: {format_number(rmse)}" for x, rmse in pairs]

@@ -22,7 +22,6 @@ __all__ = ["to_onnx"]
 
 OUTPUTS = ("mean", "std")
 DTYPES = ("float64", "float32")
-_MAX_BYTES = 2**31 - 1  # of a protocol buffer
 
 
 def to_onnx(
@@ -77,7 +76,6 @@ def to_onnx(
     ...     (Path(folder) / "twin.onnx").stat().st_size < 10_000
     True
     """
-    from twinned.export.model_parts import refuse
     from twinned.export.onnx.models import assemble
     from twinned.persistence.archive import write_atomically
 
@@ -88,7 +86,4 @@ def to_onnx(
     if not names or len(set(names)) < len(names):
         raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
     proto = assemble(model, names, confidence, dtype)
-    if (size := proto.ByteSize()) > _MAX_BYTES:
-        reason = f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file"
-        refuse(reason, "use fewer or smaller trees, or fewer anchors")
     write_atomically(path, proto.SerializeToString())

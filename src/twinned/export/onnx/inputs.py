@@ -7,8 +7,8 @@ Numbers are float or double, text is string.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,45 +23,31 @@ MATRIX = "X"  # name of the only input of a table of numbers
 BATCH = "batch"  # name of the axis of rows
 
 
-class Column(NamedTuple):
-    """A column of the table that a model was fitted to."""
-
-    name: str
-    kind: str  # numeric, categorical or ordinal
-    categories: list[Any]
-
-    @property
-    def is_text(self) -> bool:
-        return any(isinstance(value, str) for value in self.categories)
-
-
-def _columns(schema: TableSchema, names: Iterable[str]) -> list[Column]:
-    return [
-        Column(name, kind, categories)
-        for name, kind, categories in zip(names, schema.kinds, schema.categories, strict=True)
-    ]
-
-
 def add_inputs(
     graph: Graph, schema: TableSchema, names: list[str]
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
-    columns = _columns(schema, names)
     number = helper.np_dtype_to_tensor_dtype(np.dtype(graph.dtype))
-    if not any(column.is_text for column in columns):
-        info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
-        return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE))
-    infos, encoded = [], []
-    for column in columns:
-        element = TensorProto.STRING if column.is_text else number
-        infos.append(helper.make_tensor_value_info(column.name, element, [BATCH, 1]))
-        encoded.append(_encode(column, Tensor(graph, column.name)))
-    return infos, concatenate(encoded)
+    is_text = [_is_text(categories) for categories in schema.categories]
+    for name, categories in zip(names, schema.categories, strict=True):
+        _check_categories(name, categories, graph.dtype)
+    if not any(is_text):
+        info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(names)])
+        return [info], encode_matrix(schema, Tensor(graph, MATRIX).cast(DOUBLE))
+    elements = [TensorProto.STRING if text else number for text in is_text]
+    infos = [
+        helper.make_tensor_value_info(name, element, [BATCH, 1])
+        for name, element in zip(names, elements, strict=True)
+    ]
+    columns = [_encode(schema, j, Tensor(graph, name)) for j, name in enumerate(names)]
+    return infos, concatenate(columns)
 
 
 def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
     """Encode a matrix (row, feature) of numbers, some of which are categories."""
-    return _encode_columns(_columns(schema, map(str, range(schema.n_features))), matrix)
+    if {*schema.kinds} <= {NUMERIC}:
+        return matrix
+    return concatenate([_encode(schema, j, matrix.columns([j])) for j in range(schema.n_features)])
 
 
 def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -122,49 +108,40 @@ def add_category_index(categories: Sequence[Any] | NDArray[Any], values: Tensor)
     return is_same @ below_count + float(len(categories))
 
 
-def _encode_columns(columns: list[Column], matrix: Tensor) -> Tensor:
-    if all(column.kind == NUMERIC for column in columns):
-        return matrix
-    return concatenate([_encode(column, matrix.columns([j])) for j, column in enumerate(columns)])
-
-
-def _encode(column: Column, values: Tensor) -> Tensor:
+def _encode(schema: TableSchema, feature: int, values: Tensor) -> Tensor:
     """Codes of a categorical feature, or the values of a numeric one, (row, 1)."""
-    if column.kind == NUMERIC:
+    kind, categories = schema.kinds[feature], schema.categories[feature]
+    if kind == NUMERIC:
         return values.cast(DOUBLE)
-    _check_categories(column, values.graph.dtype)
-    if column.is_text:
-        return _codes_of_text(column, values)
+    if _is_text(categories):
+        # an empty text is a missing value
+        codes = {"": np.nan} | {text: float(code) for code, text in enumerate(categories)}
+        return values.apply(
+            "LabelEncoder",
+            domain=ML_DOMAIN,
+            keys_strings=list(codes),
+            values_floats=list(codes.values()),
+            default_float=np.nan if kind == ORDINAL else float(len(categories)),
+        ).cast(DOUBLE)
     values = values.cast(DOUBLE)
-    code = add_category_index(column.categories, values)
-    if column.kind == ORDINAL:
-        code = code.apply("Equal", float(len(column.categories))).apply("Where", np.nan, code)
+    code = add_category_index(categories, values)
+    if kind == ORDINAL:
+        code = code.apply("Equal", float(len(categories))).apply("Where", np.nan, code)
     return values.is_nan().apply("Where", np.nan, code)
 
 
-def _codes_of_text(column: Column, values: Tensor) -> Tensor:
-    """Codes of a feature of text (row, 1); an empty text is a missing value."""
-    codes: dict[str, float] = {text: float(code) for code, text in enumerate(column.categories)}
-    codes.setdefault("", np.nan)
-    return values.apply(
-        "LabelEncoder",
-        domain=ML_DOMAIN,
-        keys_strings=list(codes),
-        values_floats=list(codes.values()),
-        default_float=np.nan if column.kind == ORDINAL else float(len(column.categories)),
-    ).cast(DOUBLE)
+def _is_text(categories: Sequence[Any]) -> bool:
+    return any(isinstance(value, str) for value in categories)
 
 
-def _check_categories(column: Column, dtype: str) -> None:
+def _check_categories(name: str, categories: Sequence[Any], dtype: str) -> None:
     """Refuse categories that no tensor of this type can hold."""
-    categories, way_out = column.categories, "convert its values to text before the fit"
-    name = f"column {column.name!r} has"
-    if column.is_text:
+    way_out = "convert its values to text before the fit"
+    if _is_text(categories):
         if not all(isinstance(value, str) for value in categories):
-            refuse(f"{name} both text and numbers as categories", way_out)
-        return
-    if not all(isinstance(value, int | float) for value in categories):
-        refuse(f"{name} categories that are neither text nor numbers", way_out)
-    if len(set(np.array(categories, dtype=dtype).tolist())) < len(categories):
+            refuse(f"column {name!r} has both text and numbers as categories", way_out)
+    elif not all(isinstance(value, int | float) for value in categories):
+        refuse(f"column {name!r} has categories that are neither text nor numbers", way_out)
+    elif len(set(np.array(categories, dtype=dtype).tolist())) < len(categories):
         wider = 'use dtype="float64", or ' if dtype == "float32" else ""
-        refuse(f"{name} categories that are equal in {dtype}", wider + way_out)
+        refuse(f"column {name!r} has categories that are equal in {dtype}", wider + way_out)

@@ -17,7 +17,7 @@ from twinned.estimators.neural import BaseNeural
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.export.model_parts import NotExportableError, read_feature_names, read_fitted, refuse
 from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
-from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix, split_rows
+from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
     AnchorGraph,
@@ -29,17 +29,61 @@ from twinned.export.onnx.twins import (
 )
 from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, Calibration
 from twinned.fitted.quantiles import check_confidence, tails
-from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
-_MAX_CHECKED_BYTES = 1_000_000_000
+_MAX_BYTES = 2**31 - 1  # of a protocol buffer
 Model = TwinMethods | BaseNeural
 
 
-def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, TargetTransform]:
-    """Return the steps of pipelines before a model of twinned, the model, and its target."""
+def assemble(
+    model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
+) -> ModelProto:
+    """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
+    scalers, model, states = _unwrap(model)
+    graph, schema = Graph(dtype), model.schema_
+    infos, matrix = add_inputs(graph, schema, read_feature_names(model, schema.n_features))
+    if scalers and {*schema.kinds} != {NUMERIC}:
+        refuse("its pipeline has steps before categorical features", "export its last step")
+    for scaler in scalers:
+        matrix = add_scaler(scaler, matrix)
+    if confidence is not None:
+        names = (*names, "lower", "upper")
+        if any(not isinstance(state, FittedTwin) or not state.calibration for state in states):
+            reason = f"{type(model).__name__} stores no calibration for prediction intervals"
+            refuse(reason, "use twinned.cross_conformal(twin, X, y), or confidence=None")
+    if clash := {info.name for info in infos} & set(names):
+        refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
+    needs_std = names != ("mean",)
+    outputs_of_states = [_add_outputs(state, matrix, confidence, needs_std) for state in states]
+    is_1d = _has_single_target(model)
+    for name in names:
+        output = concatenate([outputs[name] for outputs in outputs_of_states])
+        output = output.reshape(-1) if is_1d else output
+        graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
+    shape = [BATCH] if is_1d else [BATCH, None]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in names]
+    proto = helper.make_model(
+        helper.make_graph(graph.nodes, "twinned", infos, outputs, list(graph.constants.values())),
+        producer_name="twinned",
+        producer_version=__version__,
+        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(ML_DOMAIN, _ML_OPSET)],
+    )
+    helper.set_model_props(proto, {"model": type(model).__name__})
+    if (size := proto.ByteSize()) > _MAX_BYTES:
+        reason = f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file"
+        refuse(reason, "use fewer or smaller trees, or fewer anchors")
+    checker.check_model(proto)
+    return proto
+
+
+def _unwrap(
+    model: BaseEstimator,
+) -> tuple[list[BaseEstimator], Model, list[FittedTwin] | list[BaseNeural]]:
+    """Return the steps of pipelines before a model of twinned, the model, and what predicts."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
     target = IDENTITY
@@ -51,46 +95,13 @@ def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, Targ
             model, target = model.regressor_, model.target_
     if target.scaling is not None:
         refuse("a power of its target is fitted", "use target_transform='log', or None")
-    if not isinstance(model, Model):
+    if isinstance(model, BaseNeural) and not isinstance(model, TwinMethods):
+        return scalers, model, [model]
+    if not isinstance(model, TwinMethods):
         reason = f"{type(model).__name__} is not a model of twinned"
         refuse(reason, "use skl2onnx, or a TransformedTargetTwin")
-    return scalers, model, target
-
-
-def assemble(
-    model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
-) -> ModelProto:
-    """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
-    scalers, model, target = unwrap_model(model)
-    graph, schema = Graph(dtype), model.schema_
-    feature_names = read_feature_names(model, schema.n_features)
-    infos, matrix = add_inputs(graph, schema, feature_names)
-    if scalers and {*schema.kinds} != {NUMERIC}:
-        refuse("its pipeline has steps before categorical features", "export its last step")
-    for scaler in scalers:
-        matrix = add_scaler(scaler, matrix)
-    needs_std = "std" in names or confidence is not None
-    tensors = _add_outputs(model, matrix, confidence, needs_std, target)
-    tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
-    if clash := {info.name for info in infos} & set(tensors):
-        refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
-    is_1d = _has_single_target(model)
-    for name, tensor in tensors.items():
-        output = tensor.reshape(-1) if is_1d else tensor
-        graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
-    shape = [BATCH] if is_1d else [BATCH, None]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in tensors]
-    proto = helper.make_model(
-        helper.make_graph(graph.nodes, "twinned", infos, outputs, list(graph.constants.values())),
-        producer_name="twinned",
-        producer_version=__version__,
-        ir_version=_IR_VERSION,
-        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(ML_DOMAIN, _ML_OPSET)],
-    )
-    helper.set_model_props(proto, {"model": type(model).__name__})
-    if proto.ByteSize() < _MAX_CHECKED_BYTES:
-        checker.check_model(proto)
-    return proto
+    twins = model.targets_ or [model]
+    return scalers, model, [replace(read_fitted(twin), target=target) for twin in twins]
 
 
 def _has_single_target(model: Model) -> bool:
@@ -101,53 +112,28 @@ def _has_single_target(model: Model) -> bool:
 
 
 def _add_outputs(
-    model: Model, matrix: Tensor, confidence: float | None, needs_std: bool, target: TargetTransform
+    model: FittedTwin | BaseNeural, matrix: Tensor, confidence: float | None, needs_std: bool
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
-    if isinstance(model, TwinMethods) and model.targets_:
-        outputs = [
-            _add_outputs(one_target, matrix, confidence, needs_std, target)
-            for one_target in model.targets_
-        ]
-        return {name: concatenate([tensors[name] for tensors in outputs]) for name in outputs[0]}
-    fitted, calibration = None, None
-    if isinstance(model, TwinMethods):
-        fitted = replace(read_fitted(model), target=target)
-        calibration = fitted.calibration
-    if confidence is not None and calibration is None:
-        reason = f"{type(model).__name__} stores no calibration for prediction intervals"
-        refuse(reason, "use twinned.cross_conformal(twin, X, y), or confidence=None")
-    mean, std, value = _add_prediction(fitted or model, matrix, needs_std)
+    mean, std, value = _add_prediction(model, matrix, needs_std)
+    if not isinstance(model, FittedTwin):
+        return {"mean": value, "std": std}
     intervals: dict[str, Tensor] = {}
-    if calibration is not None and needs_std:
-        spread = std
-        scale = _add_error_scale(calibration, matrix, mean, spread)
-        if fitted is not None and (unit := calibration.scale.process_std) is not None:
-            anchors = AnchorGraph(matrix.graph, fitted)
-            rows = split_rows(fitted.schema, matrix)
-            (process_std,) = matrix.graph.map_rows(anchors.process_std, rows)
-            scale = scale * (process_std / unit).apply("Max", 1.0)
-        if (y_std := calibration.scale.y_std) is not None:
-            model_scale = scale * calibration.scale.factor
-            scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
-        score_std = np.sqrt(np.mean(calibration.scores**2))
-        largest, floor = calibration.scale.largest_std, calibration.scale.floor
-        if largest is not None and floor > 0 and score_std > 0:
-            excess = (spread + (floor - largest)).apply("Max", 0.0) / score_std
-            scale = (scale * scale + excess * excess).apply("Sqrt")
-        std = scale * score_std
+    if model.calibration is not None and needs_std:
+        scale = _add_scale(model, model.calibration, matrix, mean, std)
+        std = scale * np.sqrt(np.mean(model.calibration.scores**2))
         if confidence is not None:
-            level = check_confidence(confidence, calibration.n_rows)
-            low, high = calibration.distribution.quantile(tails(level))
+            level = check_confidence(confidence, model.calibration.n_rows)
+            low, high = model.calibration.distribution.quantile(tails(level))
             intervals = {"lower": mean + scale * low, "upper": mean + scale * high}
-    if target.is_log:
+    if model.target.is_log:
         intervals = {name: end.apply("Exp") for name, end in intervals.items()}
         std = value * std  # by the delta method
     tensors = {"mean": value, "std": std, **intervals}
-    if fitted is None or not fitted.anchors.always_known.any():
+    if not model.anchors.always_known.any():
         return tensors
     # rows without these values are completed by `FittedTwin.complete`, which a graph does not have
-    known = matrix.columns(np.flatnonzero(fitted.anchors.always_known))
+    known = matrix.columns(np.flatnonzero(model.anchors.always_known))
     n_missing = known.is_nan().cast(DOUBLE).sum(-1, keepdims=True)
     is_incomplete = n_missing.apply("Greater", 0.0)
     return {name: is_incomplete.apply("Where", np.nan, tensor) for name, tensor in tensors.items()}
@@ -191,6 +177,25 @@ def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
 
 
 # --- the error scale of stored intervals: nearest known rows, and trees fitted to errors ----------
+
+
+def _add_scale(
+    fitted: FittedTwin, stored: Calibration, matrix: Tensor, mean: Tensor, std: Tensor
+) -> Tensor:
+    """(row, 1): the error scale, which grows away from known rows, with errors of measurement."""
+    scale = _add_error_scale(stored, matrix, mean, std)
+    if (unit := stored.scale.process_std) is not None:
+        process_std = AnchorGraph(fitted, matrix).process_std()
+        scale = scale * (process_std / unit).apply("Max", 1.0)
+    if (y_std := stored.scale.y_std) is not None:
+        model_scale = scale * stored.scale.factor
+        scale = (model_scale * model_scale + y_std**2).apply("Sqrt")
+    score_std = np.sqrt(np.mean(stored.scores**2))
+    largest, floor = stored.scale.largest_std, stored.scale.floor
+    if largest is not None and floor > 0 and score_std > 0:
+        excess = (std + (floor - largest)).apply("Max", 0.0) / score_std
+        scale = (scale * scale + excess * excess).apply("Sqrt")
+    return scale
 
 
 def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Tensor) -> Tensor:

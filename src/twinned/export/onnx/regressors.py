@@ -192,7 +192,7 @@ def _add_output(ensemble: reader.TreeEnsemble, output: int, X: Tensor) -> Tensor
         arrays = _number_nodes(tree, is_leaf, values, n_splits, n_leaves)
         thresholds = reader.inclusive_threshold(tree.threshold, reader.FLOAT64, ensemble.strict)
         arrays_of_trees.append({**arrays, "nodes_splits": thresholds[~is_leaf]})
-        n_splits, n_leaves = n_splits + np.sum(~is_leaf), n_leaves + len(values)
+        n_splits, n_leaves = n_splits + int(np.sum(~is_leaf)), n_leaves + len(values)
     if not arrays_of_trees:
         return (X * 0.0).sum(-1, keepdims=True) + offset
     nodes = {

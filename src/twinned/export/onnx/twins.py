@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from twinned.export.model_parts import anchor_shares, mean_residual
 from twinned.export.onnx import regressors
-from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate
+from twinned.export.onnx.graph import DOUBLE, FLOAT, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
 from twinned.fitted.anchors import LEAST_VARIANCE, TREND
 from twinned.fitted.twin import FittedTwin
@@ -49,9 +49,7 @@ def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> tup
 
 def add_twin(fitted: FittedTwin, matrix: Tensor) -> Moments:
     """Add the prediction of a twin: encoded rows (row, feature) → (row, output)."""
-    rows = split_rows(fitted.schema, matrix)
-    anchors = AnchorGraph(matrix.graph, fitted)
-    moments = Moments(*matrix.graph.map_rows(anchors.predict_query, rows))
+    moments = AnchorGraph(fitted, matrix).moments()
     return add_residuals(fitted, matrix, moments.mean, moments.std) or moments
 
 
@@ -60,9 +58,7 @@ def add_residuals(fitted: FittedTwin, matrix: Tensor, mean: Tensor, std: Tensor)
     if fitted.residuals is None:
         return None
     if fitted.is_local:
-        rows = split_rows(fitted.schema, matrix)
-        anchors = AnchorGraph(matrix.graph, fitted)
-        local_mean, value = matrix.graph.map_rows(anchors.average_estimates, rows, mean)
+        local_mean, value = AnchorGraph(fitted, matrix).average_estimates(mean)
         return Moments(local_mean, std, value)
     mean_estimate = mean + mean_residual(fitted)
     if not fitted.target.is_log:
@@ -83,18 +79,30 @@ def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -
 
 
 class AnchorGraph:
-    """The anchors of a twin in a graph, and the prediction of one query from them."""
+    """The anchors of a twin in a graph, and what is predicted from them for encoded rows."""
 
-    def __init__(self, graph: Graph, fitted: FittedTwin) -> None:
-        self._graph, self._fitted = graph, fitted
-        self._rows = split_rows(fitted.schema, graph.constant(fitted.anchors.matrix))
-        self._known_y = graph.constant(fitted.anchors.outputs)
+    def __init__(self, fitted: FittedTwin, matrix: Tensor) -> None:
+        self._graph, self._fitted = matrix.graph, fitted
+        self._queries = split_rows(fitted.schema, matrix)
+        self._rows = split_rows(fitted.schema, self._graph.constant(fitted.anchors.matrix))
+        self._known_y = self._graph.constant(fitted.anchors.outputs)
+
+    def moments(self) -> Moments:
+        """(row, output): the moments of the estimates by differences."""
+        return Moments(*self._graph.map_rows(self._moments_of_query, self._queries))
+
+    def average_estimates(self, mean: Tensor) -> list[Tensor]:
+        """(row, output): weighted mean of the estimates with residuals, also in units of y."""
+        return self._graph.map_rows(self._average_of_query, self._queries, mean)
+
+    def process_std(self) -> Tensor:
+        """(row, 1): standard deviation of y by the process of the learned metric, as its `std`."""
+        return self._graph.map_rows(self._process_std_of_query, self._queries)[0]
 
     def _in_units_of_y(self, estimates: Tensor) -> Tensor:
         return estimates.apply("Exp") if self._fitted.target.is_log else estimates
 
-    def average_estimates(self, query: Tensor, mean: Tensor) -> list[Tensor]:
-        """(output,): weighted mean of the estimates with residuals, and of those in units of y."""
+    def _average_of_query(self, query: Tensor, mean: Tensor) -> list[Tensor]:
         both_missing = self._rows.is_nan().apply("And", query.is_nan())
         equal = self._rows.apply("Equal", query).apply("Or", both_missing).cast(DOUBLE)
         is_equal = equal.reduce("ReduceMin", 1, keepdims=True)  # (anchor, 1)
@@ -113,8 +121,7 @@ class AnchorGraph:
         estimates = is_equal.apply("Greater", 0.0).apply("Where", self._known_y, estimates)
         return [(shares * estimates).sum(0), (shares * self._in_units_of_y(estimates)).sum(0)]
 
-    def predict_query(self, query: Tensor) -> list[Tensor]:
-        """(output,): the moments of the estimates by differences, of one query (row column,)."""
+    def _moments_of_query(self, query: Tensor) -> list[Tensor]:
         indices, distances = None, None
         if self._fitted.nearest is not None:
             n_nearest, metric = self._fitted.nearest
@@ -199,8 +206,7 @@ class AnchorGraph:
         total = (1.0 + metric.noise) ** 2
         return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
 
-    def process_std(self, query: Tensor) -> list[Tensor]:
-        """(1,): standard deviation of y by the process of the learned metric, as by `std` of it."""
+    def _process_std_of_query(self, query: Tensor) -> list[Tensor]:
         process, schema = self._fitted.anchors.process, self._fitted.schema
         inverse_lengths = 1.0 / process.metric.length_scales
         distances = self._distances(query, LEARNED, inverse_lengths).take(process.used)
