@@ -48,8 +48,9 @@ FIXED_VARIANTS = ("as_published", "as_written")
 STATEMENTS = ROOT / "paper" / "statements.csv"  # where, what the paper claims, check or item
 # The checks whose conclusions the paper map names.
 NUMBERED = (
-    "anchors_are_an_ensemble", "differences_help_forests", "loops_and_spread_rank_errors",
-    "loops_help_twins", "uncertainty_weights_do_not_help",
+    "anchors_are_an_ensemble", "differences_help_forests", "ensembles_reduce_variance",
+    "files_follow_the_formulas", "iteration_is_not_better", "loops_and_spread_rank_errors",
+    "loops_help_twins", "relabelling_works_for_networks", "uncertainty_weights_do_not_help",
 )  # fmt: skip
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
