@@ -164,7 +164,7 @@ def draw_calibration_transfer():
         left.plot(X[:, 0], deviation, color=color, label=name)
         left.annotate(name, (X[-1, 0], deviation[-1]), fontsize=8, color=color)
         if name == "new":
-            band = 1.645 * of_batch.offset_error_std
+            band = 1.645 * of_batch.queries.offset_std
             left.fill_between(X[:, 0], deviation - band, deviation + band, color=color, alpha=0.2)
     left.margins(x=0.1)  # room for the names
     left.set_xlabel("first reading", fontsize=9)

@@ -32,11 +32,34 @@ class LinkedEstimator:
 
 # The constructor of a dataclass takes any argument for mypy where the type of a parent is unknown.
 if MYPY:
-    from twinned._sklearn_types import BaseEstimator as BaseEstimator
-    from twinned._sklearn_types import MetaEstimatorMixin as MetaEstimatorMixin
-    from twinned._sklearn_types import MultiOutputMixin as MultiOutputMixin
-    from twinned._sklearn_types import RegressorMixin as RegressorMixin
-    from twinned._sklearn_types import TransformerMixin as TransformerMixin
+    from collections.abc import Callable
+    from typing import Self
+
+    from pandas import DataFrame
+    from sklearn.utils import Tags
+    from sklearn.utils.metadata_routing import MetadataRouter
+
+    class BaseEstimator:
+        get_params: Callable[..., dict[str, object]]
+        set_params: Callable[..., Self]
+        get_metadata_routing: Callable[[], MetadataRouter]
+        __sklearn_tags__: Callable[[], Tags]
+        __getstate__: Callable[[], dict[str, object]]
+
+    class RegressorMixin:
+        score: Callable[..., float]
+        __sklearn_tags__: Callable[[], Tags]
+
+    class MetaEstimatorMixin:
+        pass
+
+    class MultiOutputMixin:
+        __sklearn_tags__: Callable[[], Tags]
+
+    class TransformerMixin:
+        fit_transform: Callable[..., DataFrame]
+        set_output: Callable[..., Self]
+        __sklearn_tags__: Callable[[], Tags]
 else:
     from sklearn.base import BaseEstimator as SklearnEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
@@ -51,13 +74,6 @@ else:
 
 # Parameters that only some of these versions have, or with another default of the same meaning.
 _CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
-
-
-def num_samples(X: object) -> int:
-    """The number of rows of a table or array."""
-    from sklearn.utils.validation import _num_samples
-
-    return int(_num_samples(X))
 
 
 def safe_indexing(X, rows):

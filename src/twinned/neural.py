@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
-import joblib
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
@@ -37,8 +35,7 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
     estimator : TwinNeuralRegressor or NeuralRegressor, or a list of them
         The estimator to fit; it is cloned for each problem and not changed itself. A list has one
         for each problem; those that differ in no more than `pairs`, `anchors`, `weights` and
-        `random_state` are trained as one program. Its `n_jobs` is also the number of processes
-        that prepare the problems.
+        `random_state` are trained as one program.
     problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
         The training sets, as arguments of `fit`; y_lower and y_upper may follow. They may differ
         in size; they are padded, and padding changes nothing.
@@ -48,10 +45,11 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
     list of fitted estimators, in the order of the problems. Each equals what `fit` on that problem
     alone would give, to rounding.
     """
-    each = list(estimator) if isinstance(estimator, (list, tuple)) else [estimator] * len(problems)
-    if len(each) != len(problems):
-        raise ValueError(f"{len(each)} estimators do not fit {len(problems)} problems.")
-    pairs = list(zip(each, problems, strict=True))
+    is_list = isinstance(estimator, (list, tuple))
+    estimators = list(estimator) if is_list else [estimator] * len(problems)
+    if len(estimators) != len(problems):
+        raise ValueError(f"{len(estimators)} estimators do not fit {len(problems)} problems.")
+    pairs = list(zip(estimators, problems, strict=True))
     for one, problem in pairs:
         if not isinstance(one, (TwinNeuralRegressor, NeuralRegressor)):
             raise TypeError(f"fit_many takes neural estimators, not {type(one).__name__}.")
@@ -61,7 +59,7 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
         return []
     if not is_remote_backend():
         return _fit_together(pairs)
-    n_tasks = min(len(pairs), effective_n_jobs(each[0].n_jobs))
+    n_tasks = min(len(pairs), effective_n_jobs(estimators[0].n_jobs))
     fitted = [None] * len(pairs)
     results = Parallel()(delayed(_fit_together)(pairs[i::n_tasks]) for i in range(n_tasks))
     for i, models in enumerate(results):
@@ -73,26 +71,13 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
 def _fit_together(pairs):
     """Fit clones of the estimators to their problems, by as few compiled programs as possible.
 
-    Equal data are prepared by one process, which learns their relevance once.
+    The relevance of features of equal data is learned once.
     """
-    n_jobs = pairs[0][0].n_jobs
-    separate = effective_n_jobs(n_jobs) > 1
-    keys = [joblib.hash(problem) if separate else "" for _, problem in pairs]
-    groups = [[i for i, key in enumerate(keys) if key == one] for one in dict.fromkeys(keys)]
-    results = Parallel(n_jobs=n_jobs)(delayed(_build)([pairs[i] for i in own]) for own in groups)
-    built = dict(zip(chain(*groups), chain(*results), strict=True))
-    models, problems = zip(*(built[i] for i in range(len(pairs))), strict=True)
-    ensembles = fit_problems(list(problems))
-    for model, problem, ensemble in zip(models, problems, ensembles, strict=True):
-        model.set_networks(problem, ensemble)
-    return list(models)
-
-
-def _build(pairs):
-    """Return clones of the estimators, which now know their features, and their problems."""
-    learn, built = MetricCache(), []
+    learn, models, problems = MetricCache(), [], []
     for estimator, problem in pairs:
-        model = clone(estimator)
+        models.append(clone(estimator))
         arguments = dict(zip(_PARTS, problem, strict=False))
-        built.append((model, build_problem(model, **arguments, learn=learn)))
-    return built
+        problems.append(build_problem(models[-1], **arguments, learn=learn))
+    for model, problem, ensemble in zip(models, problems, fit_problems(problems), strict=True):
+        model.set_networks(problem, ensemble)
+    return models

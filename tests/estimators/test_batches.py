@@ -102,8 +102,6 @@ def test_deviations_are_those_of_a_process_of_all_rows(kind, monkeypatch):
     np.testing.assert_allclose(found[0], mean, atol=1e-6)
     np.testing.assert_allclose(found[1] ** 2, np.diag(expected), atol=1e-6)
     np.testing.assert_allclose(effects.covariance(features, codes), expected, atol=1e-6)
-    paired = effects.paired_covariance(features[1:], codes[1:], features[:1], codes[:1])
-    np.testing.assert_allclose(paired, expected[1:, 0], atol=1e-6)
     own_mean, own_std, _ = effects.without_own()
     for row in (0, 3, 20, 50):
         others = np.arange(len(effects.codes)) != row

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from twinned.fitted.anchors import MetricProcess
-from twinned.fitted.prediction import ErrorFeatures, JointPrediction, probability_positive
+from twinned.fitted.prediction import JointPrediction, error_correlation, probability_positive
 from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.schema import TableSchema
 
@@ -21,7 +21,7 @@ def features(n_rows=6, n_functions=4, seed=0):
     )
     deviations[-1] = 0.0
     process = MetricProcess(known, METRIC, SCHEMA)
-    return deviations, rows, known, ErrorFeatures.of(deviations, rows, process)
+    return deviations, rows, known, error_correlation(deviations, process.correlation(rows))
 
 
 def matern(a, b):
@@ -45,17 +45,8 @@ def test_correlation_is_the_mean_of_anchors_process_and_independence():
             anchors[i, j] = a @ b / np.sqrt((a @ a) * (b @ b))
     expected = (anchors + process + np.eye(len(rows))) / 3
     np.fill_diagonal(expected, 1.0)
-    np.testing.assert_allclose(found.correlation(), expected, atol=1e-8)
-    assert np.linalg.eigvalsh(found.correlation()).min() > 0
-
-
-def test_paired_correlation_is_that_of_both_rows_together():
-    deviations, rows, known, found = features()
-    other = ErrorFeatures.of(deviations[::-1], rows[::-1], MetricProcess(known, METRIC, SCHEMA))
-    both = ErrorFeatures(*(np.concatenate(parts) for parts in zip(found, other, strict=True)))
-    n = len(rows)
-    expected = both.correlation()[np.arange(n), n + np.arange(n)]
-    np.testing.assert_allclose(found.paired_correlation(other), expected)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    assert np.linalg.eigvalsh(found).min() > 0
 
 
 def test_samples_have_the_stated_moments():

@@ -516,7 +516,9 @@ def test_invalid_pairs_of_a_strategy_raise(data, first, second):
 def test_more_pairs_than_the_count_of_a_strategy_raise(data):
     strategy = OddPairs([0, 1, 2], [1, 2, 3])
     strategy.count = lambda n_rows: 2
-    with pytest.raises(ValueError, match="drew 3 pairs, but its count is 2"):
+    with pytest.raises(
+        ValueError, match=r"drew 3 first and 3 second rows; .* at most its count, 2"
+    ):
         TwinRegressor(Ridge(), pairs=strategy).fit(*data)
 
 

@@ -51,7 +51,7 @@ def test_beyond_others_equals_a_loop(known, margin, groups):
     groups = np.array([*map(int, groups)])
     ranges = KnownValues(known, [1], None if groups[-1] == 4 else groups)
     found = ranges.beyond_others(np.arange(5), margin)
-    missing = ranges.newly_missing_beside_others(np.arange(5))
+    missing = ranges.newly_missing(known, n_missing=1)
     for i, j in np.ndindex(found.shape):
         others = known[groups != groups[i], j]
         assert found[i, j] == is_beyond(known[i, j], others, margin, categorical=j == 1)

@@ -41,8 +41,13 @@ def test_bounds_define_whether_a_row_is_censored():
 @pytest.mark.parametrize(
     ("y", "lower", "upper", "message"),
     [
-        ([1.0, 2.0, NAN], [NAN, NAN, 3.0], [NAN, NAN, 2.0], "y_lower[2] = 3 exceeds y_upper[2]"),
-        ([1.0, 2.0, 4.0], None, [1.0, 2.0, 3.0], "y_lower[2] = 4 exceeds"),
+        (
+            [1.0, 2.0, NAN],
+            [NAN, NAN, 3.0],
+            [NAN, NAN, 2.0],
+            "y_lower[2] = 3 and y_upper",
+        ),
+        ([1.0, 2.0, 4.0], None, [1.0, 2.0, 3.0], "y_lower[2] = 4 and y_upper[2] = 3 leave"),
         ([1.0, 2.0, 4.0], [1.0, 2.0, -INF], [1.0, 2.0, 3.0], "y[2] = 4 is outside"),
         ([1.0, 2.0, NAN], None, [1.0, 2.0, NAN], "y[2] is NaN and has no bound"),
         ([1.0, 2.0, NAN], None, [1.0, 2.0, -INF], "y_upper[2] = -inf"),

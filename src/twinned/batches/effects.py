@@ -185,11 +185,12 @@ class BatchEffects:
         return np.bincount(self.codes[self.weight > 0], minlength=len(self.names))
 
     def codes_of(self, batch: Any, n_rows: int) -> Indices:
-        """(row,): the number of the batch of each row; −1 for one without known rows."""
+        """(row,): the number of the batch of each row; below −1 for one without known rows."""
         labels, number = batch_labels(batch, n_rows), self._code_of_label()
-        if unknown := [label for label in labels if label not in number]:
+        if unknown := list(dict.fromkeys(label for label in labels if label not in number)):
             warnings.warn(unknown_batches(unknown), UnknownBatchWarning, stacklevel=4)
-        return np.array([number.get(label, -1) for label in labels], np.intp)
+        number |= {label: -2 - i for i, label in enumerate(unknown)}  # they are not all the same
+        return np.array([number[label] for label in labels], np.intp)
 
     def unknown_labels(self, batch: Any, n_rows: int) -> list[str | None]:
         """Labels of batches without known rows, None where missing."""
@@ -204,7 +205,7 @@ class BatchEffects:
         """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""
         mean, variance = np.empty((2, len(codes)))
         scaled = self.deviation.scaled(features)
-        prior = self.deviation.paired(scaled, scaled)
+        prior = self.deviation.variance(scaled)
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
             explained, of_constant, mean[rows] = self._condition(int(code), scaled[rows])
@@ -223,25 +224,6 @@ class BatchEffects:
                 self.deviation.covariance(scaled[rows], scaled[rows])
                 - explained @ explained.T
                 + np.outer(of_constant, of_constant)
-            )
-        return result
-
-    def paired_covariance(
-        self, features: Floats, codes: Indices, others: Floats, other_codes: Indices
-    ) -> Floats:
-        """(row,): covariances of the errors of each row and the same one, or the only other one."""
-        scaled, other_scaled = (self.deviation.scaled(part) for part in (features, others))
-        other_scaled = np.broadcast_to(other_scaled, scaled.shape)
-        result = np.zeros(len(codes))
-        is_same = codes == other_codes
-        for code in np.unique(codes[is_same]):
-            rows = np.flatnonzero(is_same & (codes == code))
-            explained, of_constant, _ = self._condition(int(code), scaled[rows])
-            other_explained, of_other, _ = self._condition(int(code), other_scaled[rows])
-            result[rows] = (
-                self.deviation.paired(scaled[rows], other_scaled[rows])
-                - np.sum(explained * other_explained, axis=1)
-                + of_constant * of_other
             )
         return result
 
@@ -407,11 +389,9 @@ class Deviation:
         squares = cdist(first, second, "sqeuclidean") / self.stretch**2
         return linear + self.smooth * KERNELS["matern"](squares)[0]
 
-    def paired(self, first: Floats, second: Floats) -> Floats:
-        """(row,): covariances of each row and the same one, or the only one, of `second`."""
-        squares = np.sum((first - second) ** 2, axis=1) / self.stretch**2
-        linear = self.slope * np.sum(first * second, axis=1) / first.shape[1]
-        return linear + self.smooth * KERNELS["matern"](squares)[0]
+    def variance(self, scaled: Floats) -> Floats:
+        """(row,): variances at scaled rows, without that of the constants."""
+        return self.slope * np.sum(scaled**2, axis=1) / scaled.shape[1] + self.smooth
 
 
 def noise_ratio(

@@ -35,7 +35,6 @@ from twinned.fitted.calibration import (
     Calibration,
     ErrorScale,
     NeighborFeatures,
-    find_rows,
     scale_features,
     std_floor,
 )
@@ -221,7 +220,9 @@ def cross_conformal(
         y_std=y_std,
     )
     fitted = _fitted_twin(final)
-    anchors = None if fitted is None else _anchors_of(fitted, errors)
+    anchors = None
+    if fitted is not None and len(fitted.anchors) == len(errors.neighbors.y):
+        anchors = np.argsort(fitted.anchors.table_rows)
     return with_calibration(final, errors.calibrate(width, random_state, anchors))
 
 
@@ -377,12 +378,6 @@ def _fitted_twin(model: BaseEstimator) -> FittedTwin | None:
     """The state of a twin, or of one at the end of a pipeline; None of another model."""
     twin, _ = unwrap(model)
     return twin.fitted_ if isinstance(twin, TwinMethods) else None
-
-
-def _anchors_of(fitted: FittedTwin, errors: HeldOutErrors) -> Indices | None:
-    """(row,): the anchor of each row of the table, where the anchors are these rows."""
-    anchors = fitted.anchors
-    return None if anchors.y.ndim > 1 else find_rows(anchors.matrix, anchors.y, errors.neighbors)
 
 
 def replace_groups(fitted: FittedTwin, groups: Indices) -> FittedTwin:

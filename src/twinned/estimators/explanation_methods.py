@@ -343,7 +343,7 @@ class JointMethods(FittedAttributes):
             Rows to compare.
         than : float, or table or array of shape (n_rows or 1, n_features)
             A value of y; or other rows, one for each row of X or one for all. Their errors are
-            correlated as in `sample`.
+            correlated as in `sample`, so that there are at most 5,000 rows together.
         maximize : bool, default=True
             Whether the larger value is better, or the smaller.
         batch : str or array of shape (n_rows,), default=None
@@ -363,19 +363,23 @@ class JointMethods(FittedAttributes):
         """
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
         self.require_single_target()
-        prediction = self.fitted_.predict(self.encode(X, batch=batch))
-        location, std = prediction.location, prediction.error_std
+        fitted, queries = self.fitted_, self.encode(X, batch=batch)
         if np.ndim(than) == 0 and not hasattr(than, "columns"):
-            threshold = prediction.target.apply(np.array(check_real("than", than)))
-            return probability_positive(sign * (location - threshold), std)
-        of_no_batch = in_batches(self.fitted_, self.validate_queries(than), None)
-        others = self.fitted_.predict(of_no_batch)
-        if len(others.queries) not in (1, len(prediction.queries)):
-            n_rows = len(prediction.queries)
-            raise ValueError(f"than has {len(others.queries)} rows; give one, or {n_rows} as in X.")
-        covariance = prediction.paired_error_covariance(others)
-        variance = np.maximum(std**2 + others.error_std**2 - 2 * covariance, 0.0)
-        return probability_positive(sign * (location - others.location), np.sqrt(variance))
+            prediction = fitted.predict(queries)
+            threshold = fitted.target.apply(np.array(check_real("than", than)))
+            return probability_positive(
+                sign * (prediction.location - threshold), prediction.error_std
+            )
+        n_rows, others = len(queries), in_batches(fitted, self.validate_queries(than), None)
+        if len(others) not in (1, n_rows):
+            raise ValueError(f"than has {len(others)} rows; give one, or {n_rows} as in X.")
+        joint = fitted.predict(queries.append(others)).joint
+        first, second = np.arange(n_rows), n_rows + np.arange(len(others))
+        std, std_of_others = joint.std[first], joint.std[second]
+        covariance = joint.correlation[first, second] * std * std_of_others
+        variance = np.maximum(std**2 + std_of_others**2 - 2 * covariance, 0.0)
+        difference = joint.mean[first] - joint.mean[second]
+        return probability_positive(sign * difference, np.sqrt(variance))
 
 
 def require_identity(fitted: FittedTwin, method: str) -> None:

@@ -68,6 +68,13 @@ class Queries:
         """(query, encoded feature), not scaled."""
         return self.schema.to_rows(self.matrix).features
 
+    def append(self, others: Queries) -> Queries:
+        """These rows and, after them, others of the same model."""
+        of_rows = ("matrix", "offset", "offset_std", "error_ratio", "batch")
+        parts = {name: (vars(self)[name], vars(others)[name]) for name in of_rows}
+        joined = {name: np.concatenate(both) for name, both in parts.items() if both[0] is not None}
+        return replace(self, **joined)
+
     def __len__(self) -> int:
         return len(self.matrix)
 
@@ -239,13 +246,20 @@ class MetricProcess:
         self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
         self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
         self.high: Floats = np.fmax.reduce(known_rows)
-        covariance = process_correlation(self.scaled, self.scaled)
+        covariance = _kernel(self.scaled, self.scaled)
         covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
         self.factor: Floats = np.linalg.cholesky(covariance)
 
-    def explained(self, scaled: Floats) -> Floats:
-        """(row, known row) of rows in length scales, whose inner products are explained."""
-        return solve_triangular(self.factor, process_correlation(self.scaled, scaled), lower=True).T
+    def correlation(self, features: Floats) -> Floats:
+        """(row, row): correlations of measurements of rows with these encoded features."""
+        scaled = self.metric.in_length_scales(features)
+        explained = solve_triangular(self.factor, _kernel(self.scaled, scaled), lower=True).T
+        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), LEAST_VARIANCE)
+        std = np.sqrt(remaining + self.metric.noise)
+        covariance: Floats = _kernel(scaled, scaled) - explained @ explained.T
+        correlation = covariance / std[:, None] / std
+        np.fill_diagonal(correlation, 1.0)
+        return correlation
 
     def std(self, features: Floats) -> Floats:
         """(row,): standard deviation of y at rows with these encoded features.
@@ -262,7 +276,7 @@ class MetricProcess:
                 is_new = features[rows][:, columns].sum(axis=1) == 0
                 new += is_new * inverse[columns].mean()
             scaled = self.metric.in_length_scales(features[rows])
-            covariance = process_correlation(self.scaled, scaled, new)
+            covariance = _kernel(self.scaled, scaled, new)
             explained = solve_triangular(self.factor, covariance, lower=True)
             remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
             excess = features[rows] - np.clip(features[rows], self.low, self.high)
@@ -292,10 +306,10 @@ class MetricProcess:
         mean = y[self.used].mean(axis=0)
         dual = cho_solve((self.factor, True), y[self.used] - mean)
         scale = self.metric.in_length_scales
-        return lambda features: process_correlation(scale(features), self.scaled) @ dual + mean
+        return lambda features: _kernel(scale(features), self.scaled) @ dual + mean
 
 
-def process_correlation(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
+def _kernel(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
     """(first, second): the correlation of the process at scaled rows.
 
     `further` (second,) is added to squares of distances.

@@ -63,13 +63,13 @@ class ClassStatistics:
         >>> ClassStatistics.of_rows(np.array([0, 0, 2]), errors, covered, 0.9).coverage
         array([0.5, nan, 1. ])
         """
-        sums = [
+        rows = np.bincount(classes, minlength=len(LABELS)).astype(np.float64)
+        squares, counts = (
             np.bincount(classes, weights=values, minlength=len(LABELS))
-            for values in (np.ones(len(classes)), errors**2, covered.astype(np.float64))
-        ]
+            for values in (errors**2, covered)
+        )
         with np.errstate(invalid="ignore"):
-            error, coverage = np.sqrt(sums[1] / sums[0]), sums[2] / sums[0]
-        return cls(sums[0].astype(np.float64), error, coverage, confidence)
+            return cls(rows, np.sqrt(squares / rows), counts / rows, confidence)
 
     def table(self) -> pd.DataFrame:
         """One row for each class, with the columns `rows`, `error` and `coverage`."""
@@ -170,7 +170,7 @@ class ApplicabilityDomain:
         """(known row,): indices of `LABELS` for `known_rows`, each without its group."""
         known, rows = self.known_values, self.known_rows
         beyond, far = known.beyond_others(rows), known.beyond_others(rows, _FAR)
-        missing = known.newly_missing_beside_others(rows)
+        missing = known.newly_missing(known.matrix[rows], n_missing=1)
         return self._classify(self.known_scores, beyond, far, missing)
 
     def has_new_category(self, beyond: Mask) -> Mask:
@@ -316,7 +316,8 @@ class KnownValues:
     def __init__(
         self, matrix: Floats, categorical: Sequence[int] = (), groups: Indices | None = None
     ) -> None:
-        self._matrix, self._categorical = matrix, list(categorical)
+        self.matrix: Floats = matrix
+        self._categorical: list[int] = list(categorical)
         self._groups = np.arange(len(matrix)) if groups is None else groups
         missing = np.isnan(matrix)
         # (feature,): groups with missing values
@@ -337,28 +338,27 @@ class KnownValues:
         """
         is_beyond = _beyond(rows, self._low[0], self._high[0], margin)
         for j in self._categorical:
-            is_beyond[:, j] = ~np.isin(rows[:, j], self._matrix[:, j]) & ~np.isnan(rows[:, j])
+            is_beyond[:, j] = ~np.isin(rows[:, j], self.matrix[:, j]) & ~np.isnan(rows[:, j])
         return is_beyond
 
     def beyond_others(self, indices: Indices, margin: float = 0.0) -> Mask:
         """(row, feature): the same for known rows, each beside those of all other groups."""
-        rows, own = self._matrix[indices], self._groups[indices, None]
+        rows, own = self.matrix[indices], self._groups[indices, None]
         low = np.where(own == self._lowest, self._low[-1], self._low[0])
         high = np.where(own == self._highest, self._high[-1], self._high[0])
         is_beyond = _beyond(rows, low, high, margin)
         for j in self._categorical:
-            in_groups = np.unique(np.column_stack([self._matrix[:, j], self._groups]), axis=0)
+            in_groups = np.unique(np.column_stack([self.matrix[:, j], self._groups]), axis=0)
             codes, counts = np.unique(in_groups[:, 0], return_counts=True)
             is_beyond[:, j] = np.isin(rows[:, j], codes[counts == 1])
         return is_beyond
 
-    def newly_missing(self, rows: Floats) -> Mask:
-        """(row, feature): whether a value is missing where all known rows have one."""
-        return np.isnan(rows) & (self._n_missing == 0)
+    def newly_missing(self, rows: Floats, n_missing: int = 0) -> Mask:
+        """(row, feature): whether a value is missing where known rows of other groups have one.
 
-    def newly_missing_beside_others(self, indices: Indices) -> Mask:
-        """(row, feature): the same for known rows, each beside those of all other groups."""
-        return np.isnan(self._matrix[indices]) & (self._n_missing == 1)
+        `n_missing` is the number of groups of the row: 1 for known rows.
+        """
+        return np.isnan(rows) & (self._n_missing == n_missing)
 
 
 def _of_groups(function: np.ufunc, values: np.ndarray, groups: Indices) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from twinned.fitted.anchors import Queries
 from twinned.models.protocol import AnchoredModel
 from twinned.pairing.anchors import GPWeights, UniformWeights, weigh_replicates
 from twinned.pairing.differences import check_anchor_weights, combine, estimate
@@ -36,37 +37,70 @@ class QueryBlock:
 
     twin: FittedTwin
     rows: slice  # of all queries
-    matrix: Floats  # (query, feature), with categories as codes
-    encoded: Rows
+    queries: Queries  # of the block
+    is_incomplete: bool  # whether any of them misses a value that every anchor has
     anchored: AnchoredModel | None  # the fast path of the model
     reduces: bool  # whether the fast path returns moments
     variance: bool  # whether the standard deviation is needed
-    offset: Floats  # (query, 1): of the batch of each query
-    indices: Indices | None = None  # (query, anchor); None stands for all anchors
-    nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
-    # rows with values in place of missing ones, several for an incomplete query, whose differences
-    # are averaged, and the first of each query; None where all are complete
-    completed: Rows | None = None
-    starts: Indices = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    subset: Indices | None = None  # (anchor,): the anchors of every query, instead of the nearest
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @cached_property
+    def encoded(self) -> Rows:
+        """The queries, with the values of the most similar anchor in place of missing ones."""
+        queries = self.twin.complete(self.queries, 1)[0] if self.is_incomplete else self.queries
+        return queries.encode()
+
+    @cached_property
+    def completions(self) -> tuple[Rows, Indices]:
+        """Rows with values in place of missing ones, and the first of each query.
+
+        There are several for an incomplete query, whose differences are averaged.
+        """
+        if not self.is_incomplete:
+            return self.encoded, np.arange(len(self))
+        completed, starts = self.twin.complete(self.queries)
+        return completed.encode(), starts
+
+    def _average(self, values: Floats, axis: int = 0) -> Floats:
+        """Values of completed rows along an axis → their means of each query."""
+        n_rows, starts = values.shape[axis], self.completions[1]
+        if n_rows == len(starts):
+            return values
+        sums = np.add.reduceat(values, starts, axis=axis)
+        counts = np.diff(starts, append=n_rows)
+        return sums / counts.reshape(-1, *(1,) * (values.ndim - axis - 1))
+
+    @cached_property
+    def nearest(self) -> tuple[Indices, Floats] | None:
+        """(query, anchor): indices and distances of the nearest anchors; None for all anchors."""
+        if self.twin.nearest is None or self.subset is not None:
+            return None
+        n_anchors, metric = self.twin.nearest
+        return self.twin.anchors.index(metric).kneighbors(self.encoded.features, n_anchors)
+
+    @property
+    def indices(self) -> Indices | None:
+        """(query, anchor); None stands for all anchors."""
+        if self.subset is not None:
+            return np.broadcast_to(self.subset, (len(self), len(self.subset)))
+        return None if self.nearest is None else self.nearest[0]
 
     @property
     def anchor_indices(self) -> Indices:
         """(query, anchor)."""
-        if self.indices is not None:
-            return self.indices
+        if (indices := self.indices) is not None:
+            return indices
         n_anchors = len(self.twin.anchors)
-        return np.broadcast_to(np.arange(n_anchors), (len(self.encoded), n_anchors))
+        return np.broadcast_to(np.arange(n_anchors), (len(self), n_anchors))
 
     @property
-    def _counts(self) -> Indices:
-        """(query,): numbers of completed rows."""
-        n_completed = 0 if self.completed is None else len(self.completed)
-        return np.diff(self.starts, append=n_completed)
-
-    def _average(self, values: Floats, axis: int = 0) -> Floats:
-        """Values of completed rows along an axis → their means of each query."""
-        sums = np.add.reduceat(values, self.starts, axis=axis)
-        return sums / self._counts.reshape(-1, *(1,) * (values.ndim - axis - 1))
+    def offset(self) -> Floats:
+        """(query, 1): of the batch of each query."""
+        offset = self.queries.offset
+        return np.zeros((len(self), 1)) if offset is None else offset[:, None]
 
     @cached_property
     def estimates(self) -> Floats:
@@ -74,10 +108,10 @@ class QueryBlock:
 
         Where pairs are built, many anchors are split into blocks.
         """
-        twin, anchors, indices, encoded = self.twin, self.twin.anchors, self.indices, self.encoded
-        if self.completed is not None:
-            encoded = self.completed
-            indices = None if indices is None else np.repeat(indices, self._counts, axis=0)
+        twin, anchors, indices = self.twin, self.twin.anchors, self.indices
+        encoded, starts = self.completions
+        if indices is not None and len(encoded) > len(self):
+            indices = np.repeat(indices, np.diff(starts, append=len(encoded)), axis=0)
         if self.anchored is not None and self.anchored.supports(encoded):
             differences = self.anchored.differences(encoded, indices, n_jobs=twin.budget.n_jobs)
         else:
@@ -89,26 +123,22 @@ class QueryBlock:
                 for start in range(0, rows.numeric.shape[1], per_block)
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        if self.completed is not None:
-            differences = self._average(differences, axis=1)
         targets = anchors.outputs if indices is None else anchors.outputs[self.indices]
         if twin.batches is not None:
             targets = targets + self.offset[:, None]
-        return estimate(differences, targets)
+        return estimate(self._average(differences, axis=1), targets)
 
     @cached_property
     def moments(self) -> tuple[Floats, Floats]:
         """(query, output): mean and standard deviation of the estimates by differences."""
-        twin, anchored = self.twin, self.anchored
-        encoded = self.encoded if self.completed is None else self.completed
+        twin, anchored, encoded = self.twin, self.anchored, self.completions[0]
         if self.reduces and anchored is not None and anchored.supports(encoded):
             mean, variance = anchored.moments(
                 encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.budget.n_jobs
             )
-            if self.completed is not None:
-                mean = self._average(mean)
-                variance = None if variance is None else self._average(variance)
-            return mean + self.offset, mean if variance is None else np.sqrt(variance)
+            mean = self._average(mean)
+            std = mean if variance is None else np.sqrt(self._average(variance))
+            return mean + self.offset, std
         return combine(self.estimates, twin.model.member_weights, self.weights)
 
     def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:
@@ -140,7 +170,7 @@ class QueryBlock:
     @cached_property
     def _matches(self) -> tuple[Indices, Indices]:
         """(match,): queries and the anchors that equal them."""
-        return self.twin.anchors.equal_rows.match(self.matrix)
+        return self.twin.anchors.equal_rows.match(self.queries.matrix)
 
     @cached_property
     def weights(self) -> Floats | None:
@@ -185,9 +215,8 @@ class QueryBlock:
 
     def distances(self, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
-        nearest = self.twin.nearest
-        if self.nearest_distances is not None and nearest and metric in (None, nearest[1]):
-            return self.nearest_distances
+        if self.nearest and self.twin.nearest and metric in (None, self.twin.nearest[1]):
+            return self.nearest[1]
         if metric == LEARNED:
             return self.distances_after(self.twin.anchors.metric.transform)
         return self.distances_after(lambda features: features, metric or "euclidean")

@@ -51,11 +51,7 @@ class NeighborFeatures:
     """
 
     def __init__(
-        self,
-        X: object,
-        y: Floats,
-        columns: Sequence[int],
-        codes: Sequence[int] = (),
+        self, X: object, y: Floats, columns: Sequence[int], codes: Sequence[int] = ()
     ) -> None:
         self.columns: list[int] = list(columns)
         self.codes: list[int] = list(codes)
@@ -294,11 +290,8 @@ class Calibration:
 
     def with_known_rows(self, X: Floats, y: Floats) -> Calibration:
         """The same scores, with the neighbor features of these known rows."""
-        neighbors = self.neighbors
-        return replace(
-            self,
-            neighbors=NeighborFeatures(X, y, neighbors.columns, neighbors.codes),
-        )
+        neighbors = NeighborFeatures(X, y, self.neighbors.columns, self.neighbors.codes)
+        return replace(self, neighbors=neighbors)
 
 
 def find_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:

@@ -98,10 +98,9 @@ def offset_differences(fitted: FittedTwin, offset: Floats, table: pd.DataFrame) 
     `offset` (query,) are the offsets of the queries.
     """
     anchor, known_y = table["anchor"].to_numpy(), table["anchor_y"].to_numpy()
-    added = offset[table["query"]] - fitted.anchor_offsets[anchor]
-    target = fitted.target
-    difference: Floats = target.invert(target.apply(known_y) + added) - known_y
-    return np.where(anchor < 0, np.nan, difference)
+    of_anchor = np.where(anchor < 0, np.nan, fitted.anchor_offsets[anchor])
+    y = fitted.target.apply(known_y) + offset[table["query"]] - of_anchor
+    return fitted.target.invert(y) - known_y
 
 
 def tabulate_estimates(
@@ -222,17 +221,9 @@ class ComparableCase:
 
     def as_dict(self) -> dict[str, object]:
         """The case as plain values for JSON."""
-        content = {
-            "anchor": self.anchor,
-            "label": self.label,
-            "known": self.known,
-            "difference": self.difference,
-            "estimate": self.estimate,
-            "weight": self.weight,
-            "count": self.count,
-            "columns": self.values,
-        }
-        return {**content, "adjustments": self.adjustments} if self.adjustments else content
+        content = {**vars(self), "difference": self.difference, "columns": self.values}
+        left_out = {"values"} if self.adjustments else {"values", "adjustments"}
+        return {name: value for name, value in content.items() if name not in left_out}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ near to each other, in units of what matters, and far from the anchors. The thir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
@@ -19,11 +19,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from sklearn.utils import check_random_state
 
-from twinned.fitted.anchors import MetricProcess, process_correlation
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.quantiles import check_confidence, check_levels, check_values, tails
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.rows.neighbors import KERNELS
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, check_numbers
 
@@ -39,46 +37,17 @@ NO_CALIBRATION = (
 )
 
 
-class ErrorFeatures(NamedTuple):
-    """What the correlations of the errors of rows are computed from."""
+def error_correlation(deviations: Floats, by_process: Floats) -> Floats:
+    """(row, row): correlations of the errors of one measurement of each row.
 
-    deviations: Floats  # (row, function), of the estimates, of norm 1, or 0 where all are equal
-    scaled: Floats  # (row, encoded feature), in length scales
-    explained: Floats  # (row, known row), whose inner products are explained by the known rows
-    variance: Floats  # (row,), of a measurement, in units of the amplitude of the process
-
-    @classmethod
-    def of(cls, deviations: Floats, features: Floats, process: MetricProcess) -> ErrorFeatures:
-        """The features of rows, from (row, function) deviations and encoded features."""
-        norm = np.linalg.norm(deviations, axis=1, keepdims=True)
-        unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
-        scaled = process.metric.in_length_scales(features)
-        explained = process.explained(scaled)
-        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), _JITTER)
-        return cls(unit, scaled, explained, remaining + process.metric.noise)
-
-    def by_process(self) -> Floats:
-        """(row, row): correlations of measurements of the rows, by the process alone."""
-        root = np.sqrt(self.variance)
-        covariance = process_correlation(self.scaled, self.scaled)
-        covariance -= self.explained @ self.explained.T
-        correlation: Floats = covariance / root[:, None] / root
-        np.fill_diagonal(correlation, 1.0)
-        return correlation
-
-    def correlation(self) -> Floats:
-        """(row, row): correlations of the errors of one measurement of each row."""
-        mean = (self.deviations @ self.deviations.T + self.by_process()) / 3.0
-        np.fill_diagonal(mean, 1.0)
-        return mean
-
-    def paired_correlation(self, other: ErrorFeatures) -> Floats:
-        """(row,): correlation of the errors of each row and the same or only row of `other`."""
-        squares = np.sum((self.scaled - other.scaled) ** 2, axis=1)
-        covariance = KERNELS["matern"](squares)[0] - np.sum(self.explained * other.explained, 1)
-        by_process = covariance / np.sqrt(self.variance * other.variance)
-        mean: Floats = (np.sum(self.deviations * other.deviations, axis=1) + by_process) / 3.0
-        return mean
+    From (row, function) deviations of the estimates from their mean, and (row, row) correlations
+    of measurements by the process.
+    """
+    norm = np.linalg.norm(deviations, axis=1, keepdims=True)
+    unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
+    correlation: Floats = (unit @ unit.T + by_process) / 3.0
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
 
 
 class JointPrediction(NamedTuple):
@@ -192,7 +161,8 @@ class Prediction:
         if self.queries.offset_std is None:
             return self.model_scale
         # the error of the deviation is the same for rows with little noise
-        error = np.maximum(self.model_error_std, self.fitted.least_error)
+        least_error = 1e-9 * (self.fitted.batches.within + 1e-290)
+        error = np.maximum(self.model_error_std, least_error)
         return self.model_scale * np.hypot(1.0, self.queries.offset_std / error)
 
     @cached_property
@@ -206,22 +176,11 @@ class Prediction:
         return SPREAD_FACTOR * spread
 
     @property
-    def offset_error_std(self) -> Floats:
-        """(query,): standard deviation of the error of the deviation of the batch."""
-        std = self.queries.offset_std
-        return np.zeros(len(self.queries)) if std is None else std
-
-    @property
     def error_std(self) -> Floats:
         """(query,): standard deviation of the error of the prediction of the fitted target."""
         if self.queries.offset_std is None:
             return self.model_error_std
-        return np.hypot(self.model_error_std, self.offset_error_std)
-
-    @cached_property
-    def error_features(self) -> ErrorFeatures:
-        """What the correlations of the errors of the queries are computed from."""
-        return self.fitted.error_features(self.queries)
+        return np.hypot(self.model_error_std, self.queries.offset_std)
 
     @cached_property
     def joint(self) -> JointPrediction:
@@ -232,24 +191,12 @@ class Prediction:
         if len(self.queries) > MAX_ROWS:
             n_rows = len(self.queries)
             raise ValueError(f"X has {n_rows} rows; joint samples have at most {MAX_ROWS}.")
-        std, correlation = self.error_std, self.error_features.correlation()
+        correlation, std = self.fitted.error_correlation(self.queries), self.error_std
         if (batch := self.queries.batch) is not None:
             share = self.model_error_std / std
             covariance = self.fitted.batches.covariance(self.queries.encoded_features, batch)
             correlation = correlation * np.outer(share, share) + covariance / np.outer(std, std)
         return JointPrediction(self.location, std, correlation)
-
-    def paired_error_covariance(self, other: Prediction) -> Floats:
-        """(query,): covariance of the error of each query and the same or only one of another."""
-        correlation = self.error_features.paired_correlation(other.error_features)
-        covariance = correlation * self.model_error_std * other.model_error_std
-        if self.queries.batch is not None and other.queries.batch is not None:
-            first, second = (
-                (queries.encoded_features, queries.batch)
-                for queries in (self.queries, other.queries)
-            )
-            covariance = covariance + self.fitted.batches.paired_covariance(*first, *second)
-        return covariance
 
     def require_calibration(self) -> Calibration:
         """The calibration; raise where there is none."""
@@ -326,38 +273,36 @@ class TargetPredictions:
 
     predictions: Sequence[Prediction]  # one for each target
 
-    def _stack(self, results: Sequence[Floats]) -> Floats:
-        return np.stack(results, axis=1)
+    def _stack(self, values_of: Callable[[Prediction], Floats]) -> Floats:
+        return np.stack([values_of(prediction) for prediction in self.predictions], axis=1)
 
     @property
     def mean(self) -> Floats:
         """(query, target)."""
-        return self._stack([prediction.mean for prediction in self.predictions])
+        return self._stack(lambda prediction: prediction.mean)
 
     @property
     def std(self) -> Floats:
         """(query, target)."""
-        return self._stack([prediction.std for prediction in self.predictions])
+        return self._stack(lambda prediction: prediction.std)
 
     def interval(self, confidence: float = 0.9) -> Floats:
         """(query, target, 2): intervals, each of which covers its own target."""
-        return self._stack([each.interval(confidence) for each in self.predictions])
+        return self._stack(lambda prediction: prediction.interval(confidence))
 
     def quantiles(self, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
         """(query, target, quantile)."""
-        return self._stack([prediction.quantiles(quantiles) for prediction in self.predictions])
+        return self._stack(lambda prediction: prediction.quantiles(quantiles))
 
     def cdf(self, y: ArrayLike) -> Floats:
         """(query, target), of y (query, target) or one number."""
-        columns = target_columns(y, len(self.predictions))
-        pairs = zip(self.predictions, columns, strict=True)
-        return self._stack([prediction.cdf(column) for prediction, column in pairs])
+        columns = iter(target_columns(y, len(self.predictions)))
+        return self._stack(lambda prediction: prediction.cdf(next(columns)))
 
     def log_density(self, y: ArrayLike) -> Floats:
         """(query, target), of y (query, target) or one number."""
-        columns = target_columns(y, len(self.predictions))
-        pairs = zip(self.predictions, columns, strict=True)
-        return self._stack([prediction.log_density(column) for prediction, column in pairs])
+        columns = iter(target_columns(y, len(self.predictions)))
+        return self._stack(lambda prediction: prediction.log_density(next(columns)))
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None

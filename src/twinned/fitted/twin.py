@@ -23,7 +23,7 @@ from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.applicability import Mask
 from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.prediction import ErrorFeatures, Prediction
+from twinned.fitted.prediction import Prediction, error_correlation
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_COMPLETION = 1000  # incomplete queries that are completed at once
-_ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
+_ROWS_PER_ENCODING = 65_536  # queries whose features are encoded at once
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
 # The anchors whose estimates correlate the errors of queries; of more, a fixed random subset.
@@ -96,25 +96,26 @@ class FittedTwin:
 
         `of` and `y_std` are as in `TwinRegressor.predict_interval`.
         """
-        calibration = self.calibration
-        if calibration is None:
-            return Prediction(self, queries)
-        prediction = Prediction(self, queries, calibration)
+        prediction = Prediction(self, queries, self.calibration)
+        if self.calibration is None:
+            return prediction
         if y_std is not None and self.target != IDENTITY:
             y_std = check_row_numbers("y_std", y_std, len(queries))
             y_std = y_std / self.target.slope(prediction.mean)
-        adjusted = calibration.with_errors(of, y_std, len(queries))
-        return prediction if adjusted is calibration else replace(prediction, calibration=adjusted)
+        calibration = self.calibration.with_errors(of, y_std, len(queries))
+        return replace(prediction, calibration=calibration)
 
     def find_incomplete(self, queries: Queries) -> Mask:
         """(query,): whether a query misses a value that every anchor has."""
         return np.any(np.isnan(queries.matrix[:, self.anchors.always_known]), axis=1)
 
-    def complete(self, matrix: Floats, n: int) -> tuple[Queries, Indices]:
+    def complete(self, queries: Queries, n: int | None = None) -> tuple[Queries, Indices]:
         """Rows with values in place of those that every anchor has, n for an incomplete row.
 
-        Also returned is the (row,) first of each. They are without batches.
+        Also returned is the (row,) first of each. They are without batches. Without `n`, there are
+        as many as the prediction of an incomplete row is the mean of.
         """
+        matrix, n = queries.matrix, n or self.anchors.imputer.n_values
         missing = np.isnan(matrix) & self.anchors.always_known
         is_incomplete = missing.any(axis=1)
         counts = np.where(is_incomplete, n, 1)
@@ -123,8 +124,9 @@ class FittedTwin:
         values = np.empty((len(incomplete), n, matrix.shape[1]))
         for rows in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
             features = self.queries(incomplete[rows]).encode().features
-            imputer = self.anchors.imputer
-            values[rows] = imputer.complete(incomplete[rows], features, missing[rows], n)
+            values[rows] = self.anchors.imputer.complete(
+                incomplete[rows], features, missing[rows], n
+            )
         completed[np.repeat(is_incomplete, counts)] = values.reshape(-1, matrix.shape[1])
         return self.queries(completed), np.cumsum(counts) - counts
 
@@ -134,8 +136,7 @@ class FittedTwin:
         """Incomplete queries, in blocks, and predictions of the rows that complete them, n each."""
         incomplete = np.flatnonzero(self.find_incomplete(queries))
         for block in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
-            matrix = queries.matrix[incomplete[block]]
-            completed, _ = self.complete(matrix, self.anchors.imputer.n_values)
+            completed, _ = self.complete(self.queries(queries.matrix[incomplete[block]]))
             yield incomplete[block], Prediction(self, completed, calibration)
 
     def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
@@ -213,25 +214,22 @@ class FittedTwin:
         indices, estimates, _, _ = zip(*blocks, strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
 
-    def error_features(self, queries: Queries) -> ErrorFeatures:
-        """What the correlations of the errors of queries are computed from."""
+    def error_correlation(self, queries: Queries) -> Floats:
+        """(query, query): correlations of the errors of one measurement of each query."""
         n_anchors = len(self.anchors)
         functions: Indices = np.arange(n_anchors)
         if n_anchors > _MAX_CORRELATING:
             drawn = np.random.RandomState(0).permutation(n_anchors)[:_MAX_CORRELATING]
             functions = np.sort(drawn)
-        return ErrorFeatures.of(
-            deviations=self.deviations(queries, functions),
-            features=self.complete(queries.matrix, 1)[0].encode().features,
-            process=self.anchors.process,
-        )
+        features = self.complete(queries, 1)[0].encode().features
+        by_process = self.anchors.process.correlation(features)
+        return error_correlation(self.deviations(queries, functions), by_process)
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
-        std = np.empty(len(queries))
-        for rows in row_blocks(len(queries), _ROWS_PER_SEARCH):
-            std[rows] = self.anchors.process.std(queries.take(rows).features)
-        return std
+        blocks = row_blocks(len(queries), _ROWS_PER_ENCODING)
+        parts = [self.anchors.process.std(queries.take(rows).features) for rows in blocks]
+        return np.concatenate(parts)
 
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.
@@ -241,12 +239,11 @@ class FittedTwin:
         """
 
         def predict_block(block: QueryBlock) -> Floats:
-            n_queries = len(block.encoded)
-            block = replace(block, indices=np.broadcast_to(anchors, (n_queries, len(anchors))))
+            block = replace(block, subset=anchors)
             mean, _std = combine(block.estimates, self.model.member_weights, block.weights)
             members = np.sqrt(self.model.member_weights)[:, None, None]
             scaled = (block.estimates[..., 0] - mean[:, :1]) * np.sqrt(block.shares) * members
-            return scaled.transpose(1, 0, 2).reshape(n_queries, -1)
+            return scaled.transpose(1, 0, 2).reshape(len(block), -1)
 
         with_all = replace(self, anchor_strategy=AllAnchors())
         return np.concatenate(with_all.map_blocks(predict_block, queries))
@@ -295,12 +292,6 @@ class FittedTwin:
         """(anchor,) or (anchor, output): known values in units of y."""
         return self.target.invert_known(self.fitted_y)
 
-    @property
-    def least_error(self) -> float:
-        """The least standard deviation of an error, beside that of the deviation of a batch."""
-        assert self.batches is not None, "the queries have offsets of batches"
-        return 1e-9 * (self.batches.within + 1e-290)
-
     def with_budget(self, budget: MemoryBudget) -> FittedTwin:
         """The same with another number of threads and memory limit."""
         return self if budget == self.budget else replace(self, budget=budget)
@@ -340,60 +331,27 @@ class FittedTwin:
         """`function(block)` of all blocks of queries, in order.
 
         With `reduce`, the fast path may return moments, and with `per_anchor`, blocks are small
-        enough to store the estimates of all their anchors nevertheless. The anchors of many queries
-        are selected at once; their blocks are smaller.
+        enough to store the estimates of all their anchors nevertheless.
         """
-        is_incomplete = self.find_incomplete(queries)
-        n_queries = len(is_incomplete)
+        n_queries = len(queries)
         with limit_threads(self.budget.n_jobs):
             anchored, reduces = self._fast_path(n_queries, reduce, variance)
             per_block = self._queries_per_block(anchored, reduces=reduces and not per_anchor)
-            per_search = max(1, n_queries)
-            if (nearest := self.nearest) is not None:
-                # an index and a distance of each neighbor, and as much again during the search
-                per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
-            # the fast path has its own threads
-            n_jobs = self.budget.n_jobs if anchored is None else 1
-            results: list[Result] = []
-            complete = queries
+            is_incomplete = self.find_incomplete(queries)
             if is_incomplete.any():
                 per_block = max(1, per_block // self.anchors.imputer.n_values)
-                complete = replace(queries, matrix=self.complete(queries.matrix, 1)[0].matrix)
-            offset = np.zeros(n_queries) if queries.offset is None else queries.offset
-            for searched in row_blocks(n_queries, per_search):
-                selected = nearest and self._nearest_anchors(complete, searched, *nearest)
 
-                def call(rows, start=searched.start, selected=selected):
-                    block = slice(start + rows.start, start + rows.stop)
-                    completed, starts = None, np.empty(0, dtype=np.intp)
-                    if is_incomplete[block].any():
-                        n_values = self.anchors.imputer.n_values
-                        completed, starts = self.complete(queries.matrix[block], n_values)
-                    return function(
-                        QueryBlock(
-                            twin=self,
-                            rows=block,
-                            matrix=queries.matrix[block],
-                            encoded=complete.take(block),
-                            anchored=anchored,
-                            reduces=reduces,
-                            variance=variance,
-                            offset=offset[block, None],
-                            indices=selected[0][rows] if selected else None,
-                            nearest_distances=selected[1][rows] if selected else None,
-                            completed=None if completed is None else completed.encode(),
-                            starts=starts,
-                        )
-                    )
+            def call(rows: slice) -> Result:
+                offset = None if queries.offset is None else queries.offset[rows]
+                block = replace(self.queries(queries.matrix[rows]), offset=offset)
+                any_incomplete = bool(is_incomplete[rows].any())
+                return function(
+                    QueryBlock(self, rows, block, any_incomplete, anchored, reduces, variance)
+                )
 
-                results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
-            return results
-
-    def _nearest_anchors(
-        self, queries: Queries, rows: slice, k: int, metric: str
-    ) -> tuple[Indices, Floats]:
-        """(query, anchor): indices and distances of the nearest anchors."""
-        return self.anchors.index(metric).kneighbors(queries.take(rows).features, k)
+            # the fast path has its own threads
+            n_jobs = self.budget.n_jobs if anchored is None else 1
+            return map_row_blocks(call, n_queries, per_block, n_jobs)
 
     def _queries_per_block(self, anchored: AnchoredModel | None, *, reduces: bool) -> int:
         """The number of queries of a block, by the fast path or on pairs."""

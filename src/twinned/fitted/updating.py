@@ -91,35 +91,28 @@ def _append(
     anchors: Anchors, queries: Queries, y: Floats, labels: list[Hashable] | None
 ) -> Anchors:
     """The anchors and, after them, new ones, with the same metric."""
-    n_added = len(queries)
-    all_labels, weight = anchors.labels, anchors.weight
-    groups, y_std = anchors.groups, anchors.y_std
+    n_added, groups, y_std = len(queries), anchors.groups, anchors.y_std
+    all_labels = anchors.labels
     if all_labels is not None:
         all_labels = storable_labels(all_labels + (labels or [""] * n_added))
-    if weight is not None:
-        weight = np.concatenate([weight, np.ones(n_added)])
-    if groups is not None:
-        groups = np.append(groups, groups.max() + 1 + np.arange(n_added))
-    batch = anchors.batch
-    deviation = anchors.deviation
-    if batch is not None and deviation is not None and queries.offset is not None:
-        batch = np.append(batch, np.asarray(queries.batch))
-        deviation = np.append(deviation, queries.offset)
-    if y_std is not None:
-        y_std = np.append(y_std, np.full(n_added, np.median(y_std)))
+    added = {
+        "matrix": queries.matrix,
+        "y": y,
+        "table_rows": np.full(n_added, -1),
+        "weight": np.ones(n_added),
+        "groups": None if groups is None else groups.max() + 1 + np.arange(n_added),
+        "batch": queries.batch,
+        "deviation": queries.offset,
+        "y_std": None if y_std is None else np.full(n_added, np.median(y_std)),
+    }
+    values = {name: (vars(anchors)[name], of_added) for name, of_added in added.items()}
+    joined = {name: np.concatenate(both) for name, both in values.items() if both[0] is not None}
     return replace(
         anchors,
+        **joined,
         schema=queries.schema,
-        matrix=np.concatenate([anchors.matrix, queries.matrix]),
-        y=np.concatenate([anchors.y, y]),
-        table_rows=np.append(anchors.table_rows, np.full(n_added, -1)),
-        weight=weight,
         labels=all_labels,
         learned_metric=anchors.metric,
-        groups=groups,
-        batch=batch,
-        deviation=deviation,
-        y_std=y_std,
     )
 
 
@@ -148,13 +141,7 @@ def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:
     if fitted.batches is None:
         return queries
     n_queries = len(queries)
-    codes = np.full(n_queries, -1)
-    if batch is not None:
-        codes = fitted.batches.codes_of(batch, n_queries)
-    if batch is not None and (codes < 0).any():  # unknown batches are not all the same
-        labels = np.array([str(label) for label in batch_labels(batch, n_queries)])
-        numbers = np.unique(labels, return_inverse=True)[1]
-        codes = np.where(codes < 0, -2 - numbers, codes)
+    codes = np.full(n_queries, -1) if batch is None else fitted.batches.codes_of(batch, n_queries)
     return _with_deviations(fitted.batches, queries, codes)
 
 

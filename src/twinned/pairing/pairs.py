@@ -219,19 +219,15 @@ def as_pair_strategy(
 
 def check_drawn_pairs(first: Indices, second: Indices, n_rows: int, count: int) -> None:
     """Validate the pairs that a strategy drew: valid row indices, at most `count` pairs."""
-    for side in (first, second):
-        if np.ndim(side) != 1 or np.asarray(side).dtype.kind not in "iu":
-            raise TypeError(f"a pair strategy must draw integer row indices, not {side!r}.")
-    if len(first) != len(second) or not len(first):
-        raise ValueError(
-            f"a pair strategy drew {len(first)} first and {len(second)} second rows; it needs as "
-            "many of both, and at least one."
-        )
-    if len(first) > count:
-        raise ValueError(f"a pair strategy drew {len(first)} pairs, but its count is {count}.")
-    lowest, highest = min(first.min(), second.min()), max(first.max(), second.max())
-    if lowest < 0 or highest >= n_rows:
-        wrong = lowest if lowest < 0 else highest
+    sides = np.asarray(first), np.asarray(second)
+    if any(side.ndim != 1 or side.dtype.kind not in "iu" for side in sides):
+        raise TypeError(f"a pair strategy must draw integer row indices, not {sides!r}.")
+    if not 0 < len(first) == len(second) <= count:
+        drew = f"a pair strategy drew {len(first)} first and {len(second)} second rows"
+        raise ValueError(f"{drew}; it needs as many of both, and at most its count, {count}.")
+    rows = np.concatenate(sides)
+    if rows.min() < 0 or rows.max() >= n_rows:
+        wrong = rows.min() if rows.min() < 0 else rows.max()
         raise ValueError(f"a pair strategy drew row {wrong} of {n_rows} rows.")
 
 

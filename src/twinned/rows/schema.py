@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from narwhals.exceptions import DuplicateError
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
@@ -189,12 +187,7 @@ def is_table(X: Any) -> bool:
     """
     if isinstance(X, np.ndarray):
         return False
-    try:
-        native = nw.from_native(X, eager_only=True, pass_through=True)
-    except DuplicateError:
-        counts: Counter[str] = Counter(getattr(X, "column_names", None) or X.columns)
-        repeated = ", ".join(repr(name) for name, count in counts.items() if count > 1)
-        raise ValueError(f"Several columns of X have the name {repeated}; rename them.") from None
+    native = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
         return True
     if hasattr(X, "collect_schema") or is_dask(X):
@@ -276,15 +269,10 @@ def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Ha
 
 def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
     """The schema with the new categories in `values` added, without indicators."""
-    categories = [
-        known_categories + new_categories(column, known_categories)
-        if kind == CATEGORICAL
-        else known_categories
-        for column, kind, known_categories in zip(
-            values, schema.kinds, schema.categories, strict=True
-        )
-    ]
-    return TableSchema(schema.kinds, categories, schema.n_indicators)
+    categories = list(schema.categories)
+    for j in schema.categorical:
+        categories[j] = categories[j] + new_categories(values[j], categories[j])
+    return replace(schema, categories=categories)
 
 
 def mark_missing(schema: TableSchema, matrix: Floats) -> TableSchema:
@@ -294,11 +282,10 @@ def mark_missing(schema: TableSchema, matrix: Floats) -> TableSchema:
     [0, 1]
     """
     missing = np.any(np.isnan(matrix), axis=0)
-    n_indicators = [
-        n if kind == CATEGORICAL else int(missing[j])
-        for j, (kind, n) in enumerate(zip(schema.kinds, schema.n_indicators, strict=True))
-    ]
-    return TableSchema(schema.kinds, schema.categories, n_indicators)
+    n_indicators = list(schema.n_indicators)
+    for j in schema.numeric:
+        n_indicators[j] = int(missing[j])
+    return replace(schema, n_indicators=n_indicators)
 
 
 def known_medians(values: Floats) -> Floats:

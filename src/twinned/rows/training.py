@@ -19,7 +19,6 @@ from twinned.rows.schema import (
     Rows,
     TableSchema,
     check_batch_labels,
-    is_table,
     row_labels,
     storable_labels,
 )
@@ -296,7 +295,7 @@ def validate_training_rows(
         bounds,
         None if groups is None else np.asarray(groups),
         table_rows=np.arange(len(matrix)),
-        labels=storable_labels(row_labels(X)) if is_table(X) else None,
+        labels=storable_labels(row_labels(X)),
         n_table_rows=len(matrix),
         y_std=None if y_std is None else check_row_numbers("y_std", y_std, len(matrix)),
         batch=None if batch is None else check_batch_labels(batch, target),
@@ -321,9 +320,9 @@ def validate_bounds(
     y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True).ravel()
     lower = _validate_bound("y_lower", y_lower, y, -np.inf)
     upper = _validate_bound("y_upper", y_upper, y, np.inf)
-    _refuse(lower == np.inf, "y_lower[{0}] = inf leaves no value of y; use -inf or NaN.")
-    _refuse(upper == -np.inf, "y_upper[{0}] = -inf leaves no value of y; use inf or NaN.")
-    _refuse(lower > upper, "y_lower[{0}] = {1:g} exceeds y_upper[{0}] = {2:g}.", lower, upper)
+    empty = (lower > upper) | (lower == np.inf) | (upper == -np.inf)
+    message = "y_lower[{0}] = {1:g} and y_upper[{0}] = {2:g} leave no value of y."
+    _refuse(empty, message, lower, upper)
     outside, unbounded = (y < lower) | (y > upper), np.isneginf(lower) & np.isposinf(upper)
     message = "y[{0}] = {3:g} is outside of its bounds, y_lower = {1:g} and y_upper = {2:g}."
     _refuse(outside, message, lower, upper, y)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from twinned._compat import num_samples
 from twinned.rows.columns import check_text_column, is_categorical_dtype, is_text_dtype, to_number
 from twinned.rows.schema import (
     Floats,
@@ -185,10 +184,10 @@ def target_names(y: object) -> list[str]:
     return names if len(names) > 1 else []
 
 
-def count_rows(X: object) -> int:
+def count_rows(X: Any) -> int:
     """The number of rows of a table or array."""
     is_table(X)  # which refuses a lazy one
-    return num_samples(X)
+    return len(X)
 
 
 def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
