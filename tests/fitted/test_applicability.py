@@ -74,7 +74,7 @@ def test_classes_follow_the_scores_of_known_rows():
     domain = ApplicabilityDomain(known, known, make_metric([0.5, 0.5], 1e-3), known[:, 0])
     share = np.bincount(domain.classify_known()) / 400
     np.testing.assert_allclose(share, [0.7, 0.275, 0.025], atol=0.01)  # but for ends of ranges
-    classes = domain.classify(known, domain.score(known))
+    classes = domain.classify(known, domain.score(known)).classes
     assert (classes == 0).mean() > 0.9  # each row is its own neighbor
 
 
@@ -82,7 +82,7 @@ def test_exchangeable_rows_are_classified_alike():
     rng = np.random.RandomState(1)
     known, rows = rng.uniform(size=(300, 3)), rng.uniform(size=(2000, 3))
     domain = ApplicabilityDomain(known, known, make_metric([1.0, 1.0, 1.0], 1e-2), known[:, 0])
-    share = np.bincount(domain.classify(rows, domain.score(rows)), minlength=3) / 2000
+    share = np.bincount(domain.classify(rows, domain.score(rows)).classes, minlength=3) / 2000
     np.testing.assert_allclose(share, [0.7, 0.275, 0.025], atol=0.05)
     assert domain.expected_share == pytest.approx(0.025, abs=0.01)
 
@@ -96,10 +96,10 @@ def test_values_beyond_the_known_ones_raise_the_class():
         [[0.5, 0.5, 0], [0.5, 1.5, 0], [0.5, 3.0, 0], [1.9, 0.5, 0], [0.5, np.nan, np.nan],
          [0.5, 0.5, 7], [0.5, np.nan, 0], [np.nan, np.nan, np.nan]]
     )  # fmt: skip
-    classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
+    rating = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
     labels = ["inside", "edge", "outside", "outside", *["outside"] * 4]
-    assert [LABELS[i] for i in classes] == labels
-    assert domain.has_new_category(domain.known_values.beyond(rows)).tolist() == [
+    assert [LABELS[i] for i in rating.classes] == labels
+    assert rating.is_new.tolist() == [
         *5 * [False],
         True,
         False,
@@ -113,7 +113,7 @@ def test_missing_values_that_known_rows_have_too_do_not_raise_the_class():
     filled = np.nan_to_num(known, nan=0.5)
     domain = ApplicabilityDomain(known, filled, make_metric([0.5, 1e6], 1e-2), known[:, 0])
     rows = np.array([[0.5, np.nan], [np.nan, 0.5], [np.nan, np.nan]])
-    classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
+    classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5))).classes
     assert [LABELS[i] for i in classes] == ["inside", "outside", "outside"]  # without the first
 
 
@@ -139,7 +139,7 @@ def test_any_number_of_known_rows(n_known):
 def test_equal_rows_are_inside():
     known = np.ones((10, 2))
     domain = ApplicabilityDomain(known, known, make_metric([np.inf, np.inf], 0.1), np.ones(10))
-    assert domain.classify(known, domain.score(known)).tolist() == [0] * 10
+    assert domain.classify(known, domain.score(known)).classes.tolist() == [0] * 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9), st.booleans()), min_size=1))

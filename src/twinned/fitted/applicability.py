@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -77,6 +77,16 @@ class ClassStatistics:
         return pd.DataFrame(columns, index=list(LABELS))
 
 
+class Rating(NamedTuple):
+    """Applicability of rows, by score and by values that no known row has."""
+
+    scores: Floats  # (row,)
+    classes: Indices  # (row,): indices of `LABELS`
+    is_new: Mask  # (row,): whether a row has a new category
+    beyond: Mask  # (row, feature): whether a value is beyond those of the known rows
+    missing: Mask  # (row, feature): whether a value is missing where all known rows have one
+
+
 class ApplicabilityDomain:
     """Known rows, by which other rows are inside, at the edge or outside.
 
@@ -102,7 +112,7 @@ class ApplicabilityDomain:
     >>> metric = LearnedMetric(one, one, one / 4, 1e-4, one)
     >>> domain = ApplicabilityDomain(known, known, metric, np.sin(9 * known[:, 0]))
     >>> rows = np.array([[0.51], [3.0]])
-    >>> [LABELS[i] for i in domain.classify(rows, domain.score(rows))]
+    >>> [LABELS[i] for i in domain.classify(rows, domain.score(rows)).classes]
     ['inside', 'outside']
     """
 
@@ -148,23 +158,24 @@ class ApplicabilityDomain:
         _, deviation = self._regress(rows, _nearest(self._index, rows))
         return deviation * self._error_size(_nearest(self._reference_index, rows)) / self._unit
 
-    def rate(self, queries: Queries) -> tuple[Floats, Indices]:
-        """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
+    def rate(self, queries: Queries) -> Rating:
+        """Scores and classes of queries, which are encoded in blocks, as indicators take memory."""
         score = np.empty(len(queries))
         for rows in gen_batches(len(score), _ROWS_PER_BLOCK):
             score[rows] = self.score(queries.take(rows).features)
-        return score, self.classify(queries.matrix, score)
+        return self.classify(queries.matrix, score)
 
-    def classify(self, matrix: Floats, scores: Floats) -> Indices:
-        """(row,): indices of `LABELS` for rows with categories as codes, and their scores.
+    def classify(self, matrix: Floats, scores: Floats) -> Rating:
+        """The classes of rows with categories as codes, by their scores.
 
         A row with a feature beyond the range of the known rows is at the edge or outside; one with
         a new category, far beyond the range, or without a value that all known rows have, is
         outside.
         """
         known = self.known_values
-        beyond, far = known.beyond(matrix), known.beyond(matrix, _FAR)
-        return self._classify(scores, beyond, far, known.newly_missing(matrix))
+        beyond, missing = known.beyond(matrix), known.newly_missing(matrix)
+        classes = self._classify(scores, beyond, known.beyond(matrix, _FAR), missing)
+        return Rating(scores, classes, self._has_new_category(beyond), beyond, missing)
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without its group."""
@@ -173,7 +184,7 @@ class ApplicabilityDomain:
         missing = known.newly_missing(known.matrix[rows], n_missing=1)
         return self._classify(self.known_scores, beyond, far, missing)
 
-    def has_new_category(self, beyond: Mask) -> Mask:
+    def _has_new_category(self, beyond: Mask) -> Mask:
         """(row,): whether a row, whose values are beyond known ones, has a new category."""
         return np.any(beyond[:, self._categorical], axis=1)
 
@@ -186,7 +197,7 @@ class ApplicabilityDomain:
     def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
         least = np.where(np.any(beyond, axis=1), _EDGE, 0)
-        least[np.any(far | missing, axis=1) | self.has_new_category(beyond)] = _OUTSIDE
+        least[np.any(far | missing, axis=1) | self._has_new_category(beyond)] = _OUTSIDE
         return np.maximum(np.searchsorted(self._limits, scores), least)
 
     def _error_size(self, neighbors: Indices) -> Floats:
@@ -222,10 +233,9 @@ def applicability_columns(
 
     `measured` are the error and the coverage of the classes, where they have been measured.
     """
-    score, classes = domain.rate(queries)
+    score, classes, is_new, _, _ = domain.rate(queries)
     columns: dict[str, object] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
     if measured is not None:
-        is_new = domain.has_new_category(domain.known_values.beyond(queries.matrix))
         columns["error"] = np.where(is_new, np.nan, measured.error[classes])
         columns["coverage"] = np.where(is_new, np.nan, measured.coverage[classes])
     return columns
@@ -238,10 +248,8 @@ def warn_of_shift(
     stacklevel: int,
 ) -> None:
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
-    matrix, n_rows = queries.matrix, len(queries)
-    n_outside = int(np.sum(domain.rate(queries)[1] == _OUTSIDE))
-    beyond, missing = domain.known_values.beyond(matrix), domain.known_values.newly_missing(matrix)
-    n_new = int(domain.has_new_category(beyond).sum())
+    _, classes, is_new, beyond, missing = domain.rate(queries)
+    n_rows, n_outside, n_new = len(classes), np.sum(classes == _OUTSIDE), np.sum(is_new)
     is_certain = n_new > 0 or missing.any()
     if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share):
         return

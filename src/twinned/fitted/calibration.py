@@ -82,7 +82,8 @@ class NeighborFeatures:
         nearest known row; the standard deviation of y among the nearest 3, 10 and 20; the distances
         of the nearest y, and of the mean of the nearest 5, from the prediction.
         """
-        codes, values = (numeric_features(X, part) for part in (self.codes, self.columns))
+        features = numeric_features(X, [*self.codes, *self.columns])
+        codes, values = features[:, : len(self.codes)], features[:, len(self.codes) :]
         if not self.columns:
             return codes
         k = min(max(N_NEIGHBORS), len(self.y))

@@ -95,7 +95,7 @@ def _append(
     all_labels = anchors.labels
     if all_labels is not None:
         all_labels = storable_labels(all_labels + (labels or [""] * n_added))
-    added = {
+    added: dict[str, Any] = {
         "matrix": queries.matrix,
         "y": y,
         "table_rows": np.full(n_added, -1),
@@ -106,7 +106,9 @@ def _append(
         "y_std": None if y_std is None else np.full(n_added, np.median(y_std)),
     }
     values = {name: (vars(anchors)[name], of_added) for name, of_added in added.items()}
-    joined = {name: np.concatenate(both) for name, both in values.items() if both[0] is not None}
+    joined: dict[str, Any] = {
+        name: np.concatenate(both) for name, both in values.items() if both[0] is not None
+    }
     return replace(
         anchors,
         **joined,

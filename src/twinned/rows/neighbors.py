@@ -72,7 +72,8 @@ class NeighborIndex:
         self._learned = learned if metric == LEARNED else None
         if self._learned is not None:
             features, metric = self._learned.transform(features), "euclidean"
-        _refuse_missing(features, metric)
+        if metric != "nan_euclidean" and np.isnan(features).any():
+            raise ValueError(f"Input contains NaN; use metric='nan_euclidean', not {metric!r}.")
         self._search_metric = metric
         self._features = features
         self._origin = _origin(features) if metric in TRANSLATION_INVARIANT else 0.0
@@ -113,7 +114,6 @@ class NeighborIndex:
         """
         if self._learned is not None:
             queries = self._learned.transform(queries)
-        _refuse_missing(queries, self.metric)
         n_rows = len(self._features)
         n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
         indices, distances, is_open = self._nearest(queries, k, n_candidates)
@@ -212,11 +212,6 @@ def check_metric(metric: object) -> str:
     if not isinstance(metric, str):
         raise TypeError(f"metric must be a name such as 'euclidean', not {metric!r}.")
     return metric
-
-
-def _refuse_missing(features: Floats, metric: str) -> None:
-    if metric != "nan_euclidean" and np.isnan(features).any():
-        raise ValueError(f"Input contains NaN; use metric='nan_euclidean' instead of {metric!r}.")
 
 
 def _rbf(squares: Floats) -> tuple[Floats, Floats]:

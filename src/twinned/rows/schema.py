@@ -294,10 +294,7 @@ def known_medians(values: Floats) -> Floats:
     >>> known_medians(np.array([[1.0, np.nan], [4.0, np.nan], [2.0, np.nan], [np.nan, np.nan]]))
     array([2., 0.])
     """
-    has_values = ~np.isnan(values).all(axis=0)
-    medians = np.zeros(values.shape[1])
-    medians[has_values] = np.nanmedian(values[:, has_values], axis=0)
-    return medians
+    return pd.DataFrame(values).median().fillna(0.0).to_numpy()
 
 
 def unknown_batches(

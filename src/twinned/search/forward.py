@@ -138,7 +138,7 @@ class ForwardModel:
     def rate(self, rows: Floats) -> tuple[Floats, Indices]:
         """(row,): scores and classes of the applicability domain, the worst of all targets."""
         rates = [fitted.anchors.domain.rate(fitted.queries(rows)) for fitted in self.fitted]
-        scores, classes = zip(*rates, strict=True)
+        scores, classes, *_ = zip(*rates, strict=True)
         return np.max(scores, axis=0), np.max(classes, axis=0)
 
     def distances(self, rows: Floats, others: Floats) -> Floats:
