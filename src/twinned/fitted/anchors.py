@@ -70,9 +70,10 @@ class Queries:
 
     def append(self, others: Queries) -> Queries:
         """These rows and, after them, others of the same model."""
-        of_rows = ("matrix", "offset", "offset_std", "error_ratio", "batch")
-        parts = {name: (vars(self)[name], vars(others)[name]) for name in of_rows}
-        joined = {name: np.concatenate(both) for name, both in parts.items() if both[0] is not None}
+        joined: dict[str, Any] = {"matrix": np.concatenate([self.matrix, others.matrix])}
+        for name in ("offset", "offset_std", "error_ratio", "batch"):
+            first, second = vars(self)[name], vars(others)[name]
+            joined[name] = None if first is None else np.concatenate([first, second])
         return replace(self, **joined)
 
     def __len__(self) -> int:
