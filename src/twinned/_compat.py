@@ -17,19 +17,6 @@ import numpy as np
 MYPY = False  # mypy takes it for True
 
 
-class LinkedEstimator:
-    """Parent of estimators whose box in a notebook links to their page of the documentation."""
-
-    _doc_link_module = "twinned"  # scikit-learn 1.7 to 1.9
-
-    @property
-    def _doc_link_template(self) -> str:
-        from twinned import __all__ as public
-
-        name = type(self).__name__
-        return f"https://twinned.readthedocs.io/api/{name}/" if name in public else ""
-
-
 # The constructor of a dataclass takes any argument for mypy where the type of a parent is unknown.
 if MYPY:
     from collections.abc import Callable
@@ -61,14 +48,11 @@ if MYPY:
         set_output: Callable[..., Self]
         __sklearn_tags__: Callable[[], Tags]
 else:
-    from sklearn.base import BaseEstimator as SklearnEstimator
+    from sklearn.base import BaseEstimator as BaseEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
     from sklearn.base import MultiOutputMixin as MultiOutputMixin
     from sklearn.base import RegressorMixin as RegressorMixin
     from sklearn.base import TransformerMixin as TransformerMixin
-
-    class BaseEstimator(LinkedEstimator, SklearnEstimator):
-        pass
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 
@@ -81,6 +65,14 @@ def safe_indexing(X, rows):
     from sklearn.utils import _safe_indexing
 
     return _safe_indexing(X, rows)
+
+
+def column_indices(names: list[object], chosen: object) -> list[int]:
+    """Indices of the columns that are chosen by a list of names or indices, or by a mask."""
+    import pandas as pd
+    from sklearn.utils._indexing import _get_column_indices
+
+    return list(_get_column_indices(pd.DataFrame(columns=names), chosen))
 
 
 def is_search(estimator: object) -> bool:
@@ -217,17 +209,6 @@ def boosting_categories(estimator):
     without_missing = [column[column == column] for column in categories]
     by_column = dict(zip(first.tolist(), without_missing, strict=True))
     return np.concatenate([first, others]), by_column, boosting_bitsets(estimator)
-
-
-# --- joblib 1.4 to 1.6 ----------------------------------------------------------------------------
-
-
-def is_remote_backend() -> bool:
-    """Whether tasks of joblib run on a cluster, as in `parallel_config(backend="dask")`."""
-    from joblib.parallel import get_active_backend
-
-    backend, _ = get_active_backend()
-    return not type(backend).__module__.startswith("joblib._parallel_backends")
 
 
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------

@@ -11,14 +11,13 @@ from typing import Any
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
-from twinned._compat import is_remote_backend
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.learned_metric import MetricCache
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import build_problem
-from twinned.models.resources import one_thread_if_remote
+from twinned.models.resources import is_remote_backend, one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "NeuralTraining", "TwinNeuralRegressor", "fit_many"]
 _PARTS = ("X", "y", "sample_weight", "X_val", "y_val", "y_lower", "y_upper")  # of a problem

@@ -327,11 +327,11 @@ class KnownValues:
         self.matrix: Floats = matrix
         self._categorical: list[int] = list(categorical)
         self._groups = np.arange(len(matrix)) if groups is None else groups
-        missing = np.isnan(matrix)
+        of_groups = pd.DataFrame(matrix).groupby(self._groups)
         # (feature,): groups with missing values
-        self._n_missing = _of_groups(np.logical_or, missing, self._groups).sum(axis=0)
-        least = _of_groups(np.minimum, np.where(missing, np.inf, matrix), self._groups)
-        most = _of_groups(np.maximum, np.where(missing, -np.inf, matrix), self._groups)
+        self._n_missing = of_groups.count().lt(of_groups.size(), axis=0).sum().to_numpy()
+        least = of_groups.min().fillna(np.inf).to_numpy()
+        most = of_groups.max().fillna(-np.inf).to_numpy()
         # (feature,): the group with the lowest value, and that with the highest
         self._lowest, self._highest = least.argmin(axis=0), most.argmax(axis=0)
         # (end, feature): the lowest value and that of all other groups, and the highest two
@@ -367,13 +367,6 @@ class KnownValues:
         `n_missing` is the number of groups of the row: 1 for known rows.
         """
         return np.isnan(rows) & (self._n_missing == n_missing)
-
-
-def _of_groups(function: np.ufunc, values: np.ndarray, groups: Indices) -> np.ndarray:
-    """(group, feature): values (row, feature) combined over the rows of each group."""
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    return np.asarray(function.reduceat(values[order], starts, axis=0))
 
 
 def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> Mask:

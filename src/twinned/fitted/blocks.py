@@ -175,21 +175,20 @@ class QueryBlock:
     @cached_property
     def weights(self) -> Floats | None:
         """(query, anchor) weights of the differences, or None where all are equal."""
-        twin, strategy = self.twin, self.twin.weight_strategy
+        twin, strategy, indices = self.twin, self.twin.weight_strategy, self.anchor_indices
         sample_weights = twin.anchors.weight
-        is_uniform = isinstance(strategy, UniformWeights)
-        if is_uniform and sample_weights is None:
-            return None
-        indices, weights = self.anchor_indices, None
-        if isinstance(strategy, GPWeights):
+        if isinstance(strategy, UniformWeights):
+            if sample_weights is None:
+                return None
+            weights = np.ones(indices.shape)
+        elif isinstance(strategy, GPWeights):
             weights = self._process_weights(strategy)
-        elif not is_uniform:
+        else:
             mean = twin.squeeze(twin.mean_of_members(self.estimates))
             weights = check_anchor_weights(strategy(self.distances(), mean, indices), indices.shape)
         if sample_weights is None:
             return weights
-        of_anchors = sample_weights[indices] * (1.0 if weights is None else weights)
-        return check_anchor_weights(of_anchors, indices.shape)
+        return check_anchor_weights(sample_weights[indices] * weights, indices.shape)
 
     def _process_weights(self, strategy: GPWeights) -> Floats:
         """(query, anchor) weights by the process of the learned metric."""

@@ -50,41 +50,45 @@ def add_rows(
         # with those added before, so that the result does not depend on the order
         queries, y, labels, batch = _with_added(fitted, queries, y, labels, batch)
         fitted = _state_of_fit(fitted)
-    residuals = fitted.residuals
     if fitted.batches is not None:
-        y_before = fitted.anchors.y
         fitted, y, queries = _add_to_batches(fitted, queries, y, batch)
-        if residuals is not None:
-            residuals = residuals + (fitted.anchors.y - y_before)[:, None]
-    extended = replace(
-        fitted,
-        model=fitted.model.with_anchors(queries.encode(), len(fitted.anchors)),
-        anchors=_append(fitted.anchors, queries, y, labels),
-        applicability=None,
-    )
+    anchors, residuals = _append(fitted.anchors, queries, y, labels), fitted.residuals
+    model = fitted.model.with_anchors(queries.encode(), len(fitted.anchors))
     if residuals is not None:  # the model was not fitted to the new rows
-        predicted = _model_of_fit(fitted).moments(replace(queries, offset=None))[0]
-        new_residuals = y.reshape(predicted.shape) - predicted
-        extended = replace(extended, residuals=np.concatenate([residuals, new_residuals]))
-    if (calibration := fitted.calibration) is not None:
-        anchors = extended.anchors
-        calibration = calibration.with_known_rows(anchors.matrix, anchors.y)
-        extended = replace(extended, calibration=calibration)
-    return extended
-
-
-def _model_of_fit(fitted: FittedTwin) -> FittedTwin:
-    """The prediction of the model from the anchors of the fit, without residuals.
-
-    So rows that are added in two steps are as those added in one.
-    """
-    of_fit = np.flatnonzero(fitted.anchors.table_rows >= 0)
-    anchors = fitted.anchors
-    if len(of_fit) < len(anchors):
-        anchors = anchors.take(of_fit)
-    return replace(
-        fitted, anchors=anchors, residuals=None, local_weights=None, replicate_correlation=0.0
+        model_of_fit = replace(
+            _state_of_fit(fitted), residuals=None, local_weights=None, replicate_correlation=0.0
+        )
+        predicted = model_of_fit.moments(replace(queries, offset=None))[0]
+        residuals = np.concatenate([residuals, y.reshape(predicted.shape) - predicted])
+    extended = replace(
+        fitted, model=model, anchors=anchors, residuals=residuals, applicability=None
     )
+    return _calibrated_by_anchors(extended)
+
+
+def _calibrated_by_anchors(fitted: FittedTwin) -> FittedTwin:
+    """The state whose calibration knows the present anchors."""
+    if (calibration := fitted.calibration) is None:
+        return fitted
+    anchors = fitted.anchors
+    return replace(fitted, calibration=calibration.with_known_rows(anchors.matrix, anchors.y))
+
+
+def _state_of_fit(fitted: FittedTwin) -> FittedTwin:
+    """The state before anchors were added."""
+    anchors, residuals, batches = fitted.anchors, fitted.residuals, fitted.batches
+    of_fit = np.flatnonzero(anchors.table_rows >= 0)
+    if len(of_fit) == len(anchors):
+        return fitted
+    state = replace(
+        fitted,
+        model=fitted.model.with_anchors(anchors.rows.take(slice(0)), len(of_fit)),
+        anchors=anchors.take(of_fit),
+        residuals=None if residuals is None else residuals[of_fit],
+    )
+    if batches is not None:
+        state = _replace_deviations(state, batches.without_last(len(anchors) - len(of_fit)))
+    return _calibrated_by_anchors(state)
 
 
 def _append(
@@ -197,24 +201,6 @@ def _with_added(
         labels,
         [*names, *batch_labels(batch, len(y))],
     )
-
-
-def _state_of_fit(fitted: FittedTwin) -> FittedTwin:
-    """The state before anchors were added to batches."""
-    anchors, residuals, batches = fitted.anchors, fitted.residuals, fitted.batches
-    of_fit = np.flatnonzero(anchors.table_rows >= 0)
-    assert batches is not None, "the model has batches"
-    state = replace(
-        fitted,
-        model=fitted.model.with_anchors(anchors.rows.take(slice(0)), len(of_fit)),
-        anchors=anchors.take(of_fit),
-        residuals=None if residuals is None else residuals[of_fit],
-    )
-    state = _replace_deviations(state, batches.without_last(len(anchors) - len(of_fit)))
-    if (calibration := fitted.calibration) is not None:
-        calibration = calibration.with_known_rows(state.anchors.matrix, state.anchors.y)
-        state = replace(state, calibration=calibration)
-    return state
 
 
 def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin:

@@ -17,13 +17,19 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
-from twinned._compat import is_remote_backend
 from twinned.exceptions import MemoryLimitError
 
 Result = TypeVar("Result")
 _LOCK = threading.Lock()
+
+
+def is_remote_backend() -> bool:
+    """Whether tasks of joblib run on a cluster, as in `parallel_config(backend="dask")`."""
+    backend, _ = get_active_backend()
+    return not type(backend).__module__.startswith("joblib._parallel_backends")
 
 
 def count_threads(n_jobs: int | None) -> int:

@@ -36,7 +36,7 @@ NUMERIC, CATEGORICAL, ORDINAL = "numeric", "categorical", "ordinal"
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
 Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
-_WHOLE = re.compile(r"(-?\d+)\.0+")
+_WHOLE = re.compile(r"\A(-?\d+)\.0+\Z")  # label of a batch
 
 
 @dataclass(frozen=True)
@@ -326,17 +326,7 @@ def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
     values = [batch] * n_rows if np.ndim(batch) == 0 else list(np.asarray(batch, dtype=object))
     if len(values) != n_rows or np.ndim(batch) > 1:
         raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
-
-    def text(value: Any) -> str | None:
-        if pd.isna(value):
-            return None
-        is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-        if is_whole:
-            return str(int(value))
-        whole = _WHOLE.fullmatch(str(value))
-        return whole[1] if whole else str(value)
-
-    return [text(value) for value in values]
+    return [None if pd.isna(value) else _WHOLE.sub(r"\1", str(value)) for value in values]
 
 
 def check_batch_labels(batch: ArrayLike, y: Floats) -> NDArray[np.str_]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from twinned._compat import column_indices
 from twinned.rows.columns import check_text_column, is_categorical_dtype, is_text_dtype, to_number
 from twinned.rows.schema import (
     Floats,
@@ -239,29 +240,13 @@ def _declared_indices(X, categorical_features):
             if is_text_dtype(column):
                 check_text_column(column, name)
         return {j for j, column in enumerate(columns) if is_categorical_dtype(column)}
-    try:
-        chosen = list(categorical_features)
-    except TypeError:
-        raise TypeError(
-            "categorical_features must be 'from_dtype', None, or a list of columns, not "
-            f"{categorical_features!r}."
-        ) from None
     names = column_list(X)[1]
-    if chosen and all(isinstance(item, bool | np.bool_) for item in chosen):
-        if len(chosen) != len(names):
-            raise ValueError(
-                f"categorical_features is a mask of {len(chosen)} for {len(names)} columns."
-            )
-        chosen = np.flatnonzero(chosen).tolist()
-    indices = set()
-    for item in chosen:
-        if isinstance(item, str) and item in names:
-            indices.add(names.index(item))
-        elif isinstance(item, int | np.integer) and 0 <= item < len(names):
-            indices.add(int(item))
-        else:
-            raise ValueError(f"categorical_features names {item!r}; the columns are {names}.")
-    return indices
+    try:
+        return set(column_indices(names, categorical_features))
+    except ValueError as error:
+        raise ValueError(
+            f"categorical_features={categorical_features!r}: {error}; the columns are {names}."
+        ) from None
 
 
 def _holds_objects(X: object) -> bool:

@@ -23,7 +23,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned._compat import is_remote_backend
 from twinned.estimators.blending.budget import Clock, CostModel
 from twinned.estimators.blending.members import (
     EXTRA_TREES,
@@ -45,7 +44,12 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import SkippedMemberWarning, UnsuitableDataError
-from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
+from twinned.models.resources import (
+    is_remote_backend,
+    limit_openmp,
+    limit_threads,
+    one_thread_if_remote,
+)
 from twinned.models.wide_tables import important_features
 from twinned.rows.scaling import round_for_sums, skewed_columns
 from twinned.rows.schema import Floats
