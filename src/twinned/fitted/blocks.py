@@ -180,7 +180,7 @@ class QueryBlock:
         if isinstance(strategy, UniformWeights):
             if sample_weights is None:
                 return None
-            weights = np.ones(indices.shape)
+            weights: Floats = np.ones(indices.shape)
         elif isinstance(strategy, GPWeights):
             weights = self._process_weights(strategy)
         else:

@@ -323,7 +323,8 @@ def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
     >>> batch_labels(["1.0", "01"], 2)
     ['1', '01']
     """
-    values = [batch] * n_rows if np.ndim(batch) == 0 else list(np.asarray(batch, dtype=object))
+    is_one = np.ndim(batch) == 0
+    values: list[Any] = [batch] * n_rows if is_one else list(np.asarray(batch, dtype=object))
     if len(values) != n_rows or np.ndim(batch) > 1:
         raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
     return [None if pd.isna(value) else _WHOLE.sub(r"\1", str(value)) for value in values]
