@@ -426,7 +426,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         ("", (), ["table.csv is empty"]),
         ("a,b,y\n", (), ["no rows"]),
         (None, (), ["there is no file", "table.csv"]),
-        (b"a,y\n1,\x00\n", (), ["no text, Excel or Parquet file"]),
+        (b"a,y\n1,\x00\n", (), ["no text, Excel (.xlsx) or Parquet file"]),
         ("a,a,y\n1,2,3\n", (), ["several columns", "'a'"]),
         ("a;y\n1;2\n", ("--separator", ","), ["no column 'y'", "'a;y'"]),
         ("a,b\n1,2\n", (), ["no column 'y'", "--target", "'a', 'b'"]),

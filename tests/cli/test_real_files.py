@@ -234,10 +234,9 @@ CASES = [
     Case("rows of different length", "a,b,y\n1,2,3\n1,2\n1\n",
          error=("line 3 has 2 fields (also lines 4), but line 1 names 3",)),
     Case("empty", "", error=("is empty",)),
-    Case("web page", b"\n<!DOCTYPE html>\n<title>t</title>", error=("is a web page; export",)),
-    Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", error=("save it as .xlsx or CSV",)),
-    Case("compressed", b"\x1f\x8b\x08\x00", error=("decompress it first",)),
-    Case("image", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", error=("no text, Excel or Parquet",)),
+    Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00", error=("no text, Excel (.xlsx)",)),
+    Case("compressed", b"\x1f\x8b\x08\x00", error=("no text, Excel (.xlsx) or Parquet file",)),
+    Case("image", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", error=("no text, Excel (.xlsx) or Parquet",)),
     # --- Excel and Parquet
     Case("Excel", excel(("Data", [["a", "t", "y"], [1.5, "x", 3], [2, "z", 4]])),
          {"a": [1.5, 2], "t": ["x", "z"]}, suffix="xlsx"),

@@ -292,18 +292,3 @@ def test_workbook_without_a_readable_sheet(tmp_path):
                     parts.writestr(name, changed.get(name, content))
         with pytest.raises(ValueError, match=re.escape(message)):
             read_table(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"PK\x03\x04...", "cannot be read as an Excel file"),
-        (b"\xd0\xcf\x11\xe0", "save it as .xlsx or CSV"),
-        (b"<!DOCTYPE html>", "is a web page"),
-    ],
-)
-def test_other_files_are_refused(tmp_path, content, message):
-    path = tmp_path / "new.csv"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_table(path)

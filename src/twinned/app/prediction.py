@@ -153,21 +153,21 @@ class TablePredictor:
         schema, known = self.fitted.schema, self.fitted.anchors.matrix
         values = KnownValues(known, schema.categorical)
         # by half of the range, such as degrees Fahrenheit among degrees Celsius
-        beyond, missing = values.beyond(matrix, margin=0.5), values.newly_missing(matrix)
-        ranges = np.fmin.reduce(known), np.fmax.reduce(known)
+        is_beyond, is_missing = values.beyond(matrix, margin=0.5), values.newly_missing(matrix)
+        # categories have a warning of their own, and fragments say nothing to a reader
+        fragments = list(fragment_columns(self.names, known))
+        is_beyond[:, [*schema.categorical, *fragments]] = False
+        is_missing[:, fragments] = False
         notes = []
-        fragments = fragment_columns(self.names, known)  # which say nothing to a reader
         for j, name in enumerate(self.names):
-            if j in fragments:
-                continue
-            if j not in schema.categorical and (n_beyond := int(beyond[:, j].sum())):
-                shown = (ranges[0][j], ranges[1][j], matrix[beyond[:, j], j][0])
-                low, high, first = map(number_text, shown)
-                is_far = f"{name} is far beyond the known ones, {low} to {high}, in"
-                notes.append(f"{is_far} {n_beyond:,} of {len(matrix):,} rows, such as {first}.")
-            if n_missing := int(missing[:, j].sum()):
-                absent = f"{n_missing:,} of {len(matrix):,} rows have no value of {name}"
-                notes.append(f"{absent}, but all known rows have one.")
+            if is_beyond[:, j].any():
+                first = number_text(matrix[is_beyond[:, j], j][0])
+                low, high = map(number_text, (np.nanmin(known[:, j]), np.nanmax(known[:, j])))
+                where = f"in {is_beyond[:, j].sum():,} of {len(matrix):,} rows, such as {first}"
+                notes.append(f"{name} is far beyond the known ones, {low} to {high}, {where}.")
+            if is_missing[:, j].any():
+                absent = f"{is_missing[:, j].sum():,} of {len(matrix):,} rows have no value of"
+                notes.append(f"{absent} {name}, but all known rows have one.")
         return notes
 
     def describe_unknown_batch(self, batch: Any, if_missing: str, if_new: str) -> list[str]:
@@ -188,14 +188,9 @@ class TablePredictor:
         rows, y = self.read(table), target_column(table, self.target)
         if y.censored.any():
             raise ValueError(f"{option}: {table.path} has limits of {self.target!r}, not values.")
-        is_wrong = ~np.isfinite(self.fitted.target.apply(y.lower))
-        if is_wrong.any():
-            needed = "a positive number" if self.fitted.target.is_log else "a number"
-            row = int(is_wrong.argmax())
-            raise ValueError(f"{option}: {table.location(row, self.target)} must be {needed}.")
-        if rows.batch is not None and None in rows.batch:
-            missing = table.location(list(rows.batch).index(None), str(self.batch_column))
-            raise ValueError(f"{option}: {missing} has no value.")
+        if not np.isfinite(self.fitted.target.apply(y.lower)).all():
+            needed = "positive numbers" if self.fitted.target.is_log else "numbers"
+            raise ValueError(f"{option}: {table.path}: values of {self.target!r} must be {needed}.")
         model = self.model.add_anchors(rows.X, y.lower, batch=rows.batch)
         return replace(self, model=model)
 

@@ -132,8 +132,6 @@ def fit_command(options: FitOptions) -> None:
         messages.print_notes(data.notes)
         _check_data(options, data)
         is_single = len(options.targets) == 1
-        if is_single:
-            _suggest_logarithm(options, data)
         fit = fitting.fit_targets
         if is_single:
             fit = fitting.fit_blend if options.is_blend else fitting.fit_twin
@@ -173,17 +171,6 @@ def _check_data(options: FitOptions, data: TrainingData) -> None:
     missing = first_missing(data.table, data.X)
     if missing and options.model == "ridge":
         raise ValueError(f"{missing} has no value, and --model ridge takes none; others do.")
-
-
-def _suggest_logarithm(options: FitOptions, data: TrainingData) -> None:
-    """Print a note where a quick model of the logarithm has a lower error."""
-    from twinned.diagnostics.data_checks import suggest_logarithm
-
-    if options.log_target:
-        return
-    finding = suggest_logarithm(data.X[data.is_known], data.y[data.is_known])
-    if finding is not None:
-        messages.print_message("note", str(finding))
 
 
 def _data_facts(options: FitOptions, data: TrainingData) -> dict[str, object]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinned.app.cli import messages
 from twinned.app.cli.options import BatchOptions, column_option, flag_option
-from twinned.app.tables.reader import is_pattern, read_table
 from twinned.app.tables.table import join_names
 
 if TYPE_CHECKING:
     from twinned.app.prediction import Columns, TablePredictor
-
-_SUFFIXES = (".csv", ".parquet", ".xlsx")  # of the tables in a folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +36,10 @@ class PredictOptions(BatchOptions):
 
         twinned predict assay.twin new.csv --batch instrument --known reference.csv
 
-    The files of a folder or a pattern are predicted one after the other; -o is a folder with a CSV
-    file for each:
-
-        twinned predict houses.twin 'data/*.parquet' -o prices
-
     Parameters
     ----------
-    table
-        A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
-        quoted pattern of such files, as 'data/*.parquet'.
     output
-        File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
+        File of the predictions, .csv or .xlsx; printed without it.
     std
         Add the standard deviation: of the errors, where the model was cross-validated, or else of
         the anchors' estimates, which is not calibrated. After --log-target it is that of the
@@ -76,7 +63,7 @@ class PredictOptions(BatchOptions):
     keep
         A column of the table to copy, such as an identifier. May be repeated.
     as_json
-        Print JSON; with -o, without the predictions. Of several files, a line for each.
+        Print JSON; with -o, without the predictions.
     """
 
     std: Annotated[bool, flag_option("--std")] = False
@@ -117,25 +104,13 @@ class PredictOptions(BatchOptions):
 
 
 def predict_command(options: PredictOptions) -> None:
-    """Predict the rows of one table, or of each table of a folder or a pattern."""
+    """Predict the rows of a table with a saved model."""
     from twinned.app.cli import saved_model
 
     options.validate()
-    predictor = saved_model.load_predictor(options.model)
-    predictor = saved_model.with_batches(predictor, options)
-    if not is_pattern(options.table):
-        _predict_table(options, predictor)
-        return
-    for options_of_file in _options_of_files(options):
-        _predict_table(options_of_file, predictor)
-
-
-def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
-    """Predict the rows of one file."""
-    from twinned.app.cli import saved_model
-
     path = options.result_path(options.known)
-    table = read_table(options.table, options, predictor.names)
+    predictor, table = saved_model.load_with_table(options)
+    predictor = saved_model.with_batches(predictor, options)
     table.require(options.copied, "--keep")
     rows = saved_model.read_rows(predictor, table)
     remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
@@ -161,35 +136,6 @@ def _predict_table(options: PredictOptions, predictor: TablePredictor) -> None:
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
     saved_model.output_result(options, path, copied, columns, facts, summary)
-
-
-def _options_of_files(options: PredictOptions) -> Iterator[PredictOptions]:
-    """Yield the options of each file of a folder or a pattern, whose result is in the folder -o."""
-    folder, files = options.output, _find_files(options.table)
-    if folder is None:
-        raise ValueError(f"{options.table}: results are written to a folder; give one with -o.")
-    names = [f"{path.stem}.csv" for path in files]
-    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"several files would have the result {join_names(repeated)}; rename one.")
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"-o {folder} is a file; give a folder for the results of several files.")
-    if not folder.parent.is_dir():
-        raise FileNotFoundError(f"-o {folder}: there is no folder {folder.parent}; create it.")
-    folder.mkdir(exist_ok=True)
-    for path, name in zip(files, names, strict=True):
-        yield replace(options, table=path, output=folder / name)
-
-
-def _find_files(pattern: Path) -> list[Path]:
-    """Return the files of a folder or a pattern, sorted."""
-    if pattern.is_dir():
-        paths = [path for path in pattern.iterdir() if path.suffix.lower() in _SUFFIXES]
-    else:
-        paths = list(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
-    files = sorted(path for path in paths if path.is_file())
-    if not files:
-        raise FileNotFoundError(f"there is no file {pattern}; give CSV, Excel or Parquet files.")
-    return files
 
 
 def _note_outside(predictor: TablePredictor, columns: Columns, options: PredictOptions) -> None:

@@ -121,10 +121,10 @@ def parse_number(cell: str) -> tuple[float, float] | None:
     return (number / 2 if side < 0 and number > 0 else number), side
 
 
-def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Features of the molecules of a column of SMILES, NaN in rows without one, and notes.
+def molecule_columns(table: Table, name: str) -> dict[str, np.ndarray]:
+    """Features of the molecules of a column of SMILES, NaN in rows without one.
 
-    The notes are on salts and repeated molecules. A ValueError names cells that are no SMILES.
+    A ValueError names cells that are no SMILES.
     """
     cells = [None if is_missing(cell) else cell for cell in table.column(name)]
     molecules = MoleculeFeatures(on_error="missing")
@@ -134,16 +134,7 @@ def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], li
         first = f"{table.location(wrong[0], name)}: {quoted(str(cells[wrong[0]]))} is no SMILES"
         others = f", nor are {len(wrong) - 1} further cells" if len(wrong) > 1 else ""
         raise ValueError(f"{first}{others}; correct it, or leave the cell empty.")
-    counts = (
-        (molecules.salts_, "molecules of several components, such as salts"),
-        (molecules.duplicates_[:, 0], "molecules that an earlier row has, too"),
-    )
-    notes = [
-        f"{table.path}, column {name!r}: {what}: {len(rows)}, the first in {row_name}."
-        for rows, what in counts
-        if len(rows) and (row_name := table.row_names()[rows[0]])
-    ]
-    return {str(feature): values.to_numpy() for feature, values in features.items()}, notes
+    return {str(feature): values.to_numpy() for feature, values in features.items()}
 
 
 def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:

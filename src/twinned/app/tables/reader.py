@@ -5,7 +5,6 @@ The readers of pandas are not used for text because they do not report the line 
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,17 +24,8 @@ from twinned.app.tables.text_files import SEPARATOR_NAMES, decode_text, split_re
 
 Rows = Sequence[tuple[int, Sequence[object]]]  # line or row of the file, and cells
 
-_WILDCARDS = "*?["
 _HEADER_ROWS = 20  # in which the names of the columns are searched
 _MAX_LISTED = 50  # lines in a message
-# First bytes of files that are no table, in lower case.
-_OTHERS = {
-    b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
-    b"\x1f\x8b": "compressed; decompress it first",
-    b"%pdf": "a PDF; export the table as CSV",
-    b"<!doctype html": "a web page; export the table as CSV",
-    b"<html": "a web page; export the table as CSV",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +119,6 @@ def _read_content(path: Path, data: bytes, options: ReadOptions) -> _Content:
     """Return the rows of a file of any kind; a ValueError for one that is no table."""
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
-    first = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().lower()
-    for start, description in _OTHERS.items():
-        if first.startswith(start):
-            raise ValueError(f"{path} is {description}.")
     if data.startswith(b"PK\x03\x04"):
         return _Content(read_excel(path, data, options.sheet))
     if data.startswith(b"PAR1"):
@@ -150,11 +136,6 @@ def _read_content(path: Path, data: bytes, options: ReadOptions) -> _Content:
 def is_model(data: bytes) -> bool:
     """Whether the first bytes of a file are those of a model saved by twinned."""
     return data.startswith(b"PK\x03\x04") and b"twinned.json" in data[:60]
-
-
-def is_pattern(table: Path) -> bool:
-    """Whether an argument is a folder or a pattern of files instead of a file."""
-    return table.is_dir() if table.exists() else any(sign in str(table) for sign in _WILDCARDS)
 
 
 def _find_header(

@@ -34,7 +34,7 @@ def _detect_encoding(path: Path, data: bytes) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in data:
-        raise ValueError(f"{path} is no text, Excel or Parquet file; save the table as CSV.")
+        raise ValueError(f"{path} is no text, Excel (.xlsx) or Parquet file; save it as CSV.")
     for encoding in ("utf-8", "cp1252"):
         with suppress(UnicodeError):
             data.decode(encoding)
