@@ -236,7 +236,7 @@ CASES = [
     Case("empty", "", error=("is empty",)),
     Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00", error=("no text, Excel (.xlsx)",)),
     Case("compressed", b"\x1f\x8b\x08\x00", error=("no text, Excel (.xlsx) or Parquet file",)),
-    Case("image", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", error=("no text, Excel (.xlsx) or Parquet",)),
+    Case("image", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", error=("no text, Excel (.xlsx)",)),
     # --- Excel and Parquet
     Case("Excel", excel(("Data", [["a", "t", "y"], [1.5, "x", 3], [2, "z", 4]])),
          {"a": [1.5, 2], "t": ["x", "z"]}, suffix="xlsx"),
