@@ -245,6 +245,7 @@ def test_deviations_of_batches_are_compared_after_loading_as_before(data, saved,
     model = blend.fit(X, y, batch=batch)
     loaded = twinned.load(saved(model).path)
     assert loaded.fitted_.batches.kind == model.fitted_.batches.kind == kind
+    assert loaded.batch_errors_ == model.batch_errors_
     added, expected = (each.add_anchors(X[:3], y[:3] + 1, batch="new") for each in (loaded, model))
     np.testing.assert_array_equal(added.predict(X, batch="new"), expected.predict(X, batch="new"))
 

@@ -42,7 +42,7 @@ def _check_table(table: TableSchema, at: At) -> None:
 
 def _build_anchors(twin, state, at, scale=None):
     """The anchors, after checks by the table and the tags of the twin."""
-    record, batches = state["anchors"], state["batches"]
+    record, batches = state.pop("anchors"), state["batches"]
     table, X, weights, codes = (record[name] for name in ("schema", "matrix", "weight", "batch"))
     _check_table(table, at)
     n_rows = sum(len(rows) for rows in (X, record["censored_X"]) if rows is not None)
@@ -81,26 +81,26 @@ def _build_calibration(record: State | None, anchors: Anchors, at: At) -> Calibr
 def _set_twin(
     twin: BaseEstimator, state: State, anchors: Anchors, model: DifferenceModel, at: At
 ) -> None:
-    """Set the attributes and the fitted state of a twin."""
-    residuals, power = state["residuals"], state["local_power"]
+    """Set the fitted state of a twin, and its attributes from the rest of the state of the file."""
+    residuals, power = state.pop("residuals"), state.pop("local_power")
+    calibration = _build_calibration(state.pop("calibration"), anchors, at / "calibration")
     fitted = FittedTwin(
         model=model,
         anchors=anchors,
         anchor_strategy=as_anchor_strategy(twin.anchors),
         weight_strategy=as_weight_strategy(twin.weights),
         budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
-        replicate_correlation=state["replicate_correlation"],
-        batches=state["batches"],
-        calibration=_build_calibration(state["calibration"], anchors, at / "calibration"),
-        applicability=state["applicability"],
+        replicate_correlation=state.pop("replicate_correlation"),
+        batches=state.pop("batches"),
+        calibration=calibration,
+        applicability=state.pop("applicability"),
     )
     if residuals is not None and fitted.uses_all_anchors_equally:
         local_weights = GPWeights(power) if power else None
         fitted = replace(fitted, residuals=residuals, local_weights=local_weights)
     if nearest := fitted.nearest:  # made now, so that predictions need not
         anchors.index(nearest[1])
-    of_estimator = {name: value for name, value in state.items() if name not in _FITTED}
-    set_state(twin, {**of_estimator, "_fitted": fitted})
+    set_state(twin, {**state, "_fitted": fitted})
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -108,7 +108,7 @@ def _set_twin(
 
 @builder("TwinRegressor")
 def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
-    base, selected = state["estimator_"], state["selected_features_"]
+    base, selected = state.pop("estimator_"), state.pop("selected_features_")
     state["_pair_dtype"] = dtype = np.dtype(state["_pair_dtype"])
     anchors = _build_anchors(twin, state, at)
     table = anchors.schema
@@ -118,7 +118,7 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     model = SklearnDifferenceModel(
         estimator=base,
         features=features,
-        unit=float(state["_y_unit"]),
+        unit=float(state.pop("_y_unit")),
         symmetric=twin.symmetric,
         cache_bytes=cache_bytes(twin.memory_limit),
     )
@@ -151,10 +151,9 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, {"_schema": table, **{name: state[name] for name in RECORDS["networks"]}})
     if not is_twin:
         return
-    is_flat = state["anchors"]["y"].ndim == 1
-    at.ensure(is_flat == state["_one_dimensional"], "has other outputs")
     state["_pair_dtype"] = np.dtype(np.float64)
     anchors = _build_anchors(model, state, at, model.row_scale())
+    at.ensure((anchors.y.ndim == 1) == state["_one_dimensional"], "has other outputs")
     _set_twin(model, state, anchors, model.make_model(), at)
 
 
@@ -215,13 +214,13 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         return
     state["_pair_dtype"] = np.dtype(np.float64)
     anchors = _build_anchors(model, state, at)
-    members, table = state["members_"], anchors.schema
+    members, table = state.pop("members_"), anchors.schema
     at.bind("row", int((anchors.table_rows >= 0).sum()))
     at.bind("score", int(np.isfinite(state["out_of_fold_prediction_"]).sum()))
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
     preparations = []
-    for record, (name, member) in zip(state["_preparations"], members.items(), strict=True):
+    for record, (name, member) in zip(state.pop("_preparations"), members.items(), strict=True):
         prepared = _build_preparation(record, table, at / "_preparations" / name)
         preparations.append(prepared)
         same = feature_attributes(member)[0] in (None, prepared.n_columns)
@@ -236,9 +235,9 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
             FittedMember(name, member, prepared)
             for (name, member), prepared in zip(members.items(), preparations, strict=True)
         ],
-        weights=state["member_weights_"],
-        spread_weights=state["_spread_weights"],
-        out_of_fold=state["_anchor_predictions"],
+        weights=state.pop("member_weights_"),
+        spread_weights=state.pop("_spread_weights"),
+        out_of_fold=state.pop("_anchor_predictions"),
         schema=table,
     )
     _set_twin(model, state, anchors, blend, at)
@@ -315,9 +314,3 @@ def _read_calibration(fitted: FittedTwin) -> State | None:
 
 
 READ |= dict.fromkeys(("TwinRegressor", "TwinNeuralRegressor", "AutoTwinRegressor"), _read_twin)
-# Attributes of a file that are parts of the fitted state, or properties.
-_FITTED = {
-    *RECORDS["twin"],
-    *("estimator_", "selected_features_", "_y_unit", "members_", "member_weights_"),
-    *("_preparations", "_spread_weights", "_anchor_predictions"),
-} - {"target_name_", "batch_name_", "_pair_dtype"}

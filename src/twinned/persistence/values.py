@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+import twinned
 from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES, FIT_AGAIN
@@ -243,8 +244,15 @@ def set_state(model: BaseEstimator, state: State) -> None:
 
 
 def find_class(name: str) -> Any:
-    """Return the class of this name, if a description may name it, or None."""
-    return vars(import_module(KINDS[name].module))[name] if name in KINDS else None
+    """Return the class of this name, if a description may name it, or None.
+
+    It is in the schema, or is a strategy: a public class of twinned that is not fitted.
+    """
+    if name in KINDS:
+        return vars(import_module(KINDS[name].module))[name]
+    cls = getattr(twinned, name) if name in twinned.__all__ else None
+    is_estimator = isinstance(cls, type) and issubclass(cls, BaseEstimator)
+    return cls if is_estimator and not hasattr(cls, "fit") else None
 
 
 def encode_value(value: object, at: At, *, fitted: bool) -> Json:
@@ -268,7 +276,8 @@ def encode_value(value: object, at: At, *, fitted: bool) -> Json:
         return {"array": True}
     if isinstance(value, type | np.dtype) and np.dtype(value).name in _DTYPES:
         return {"dtype": np.dtype(value).name}
-    if find_class(type(value).__name__) is type(value):  # an estimator, a splitter or a strategy
+    name = type(value).__name__
+    if find_class(name) is type(value) and (name in KINDS or not fitted):
         return {"part" if fitted else "estimator": _encode_estimator(value, at, fitted)}
     if isinstance(value, np.random.RandomState | np.random.Generator):
         raise TypeError(f"{at.label} is a random generator; set it to an integer before saving")
@@ -322,6 +331,7 @@ def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
     """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
     at = dataclasses.replace(at, sizes={}, depth=at.depth + 1)
     at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
+    at.ensure(name in KINDS, f"is of the unknown class {name:.60}")
     model, kind = _decode_estimator(name, value["params"], at), KINDS[name]
     n_features, names = value["n_features"], value["names"]
     if n_features is not None or "any_features" not in kind.options:
