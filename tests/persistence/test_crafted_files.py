@@ -341,7 +341,7 @@ def test_altered_twin(twin_file, name, change, match):
         ("os", ("estimator_", "class"), "unknown class os"),
         ("save", ("estimator_", "class"), "unknown class save"),
         ("RandomPairs", ("estimator_", "class"), "unknown class RandomPairs"),
-        ({"estimator": {"class": "save", "params": {"dict": {}}}}, ("params", "pairs"), "class save"),
+        ({"estimator": {"class": "save", "params": {}}}, ("params", "pairs"), "class save"),
         ({"dict": {"alpah": 1.0}}, ("estimator_", "params"), "has alpah, which Ridge does not"),
         ({"dict": {"alpha": -1.0}}, ("estimator_", "params"), "'alpha' parameter of Ridge"),
     ],
