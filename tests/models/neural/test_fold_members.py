@@ -57,6 +57,7 @@ def test_more_networks_where_there_is_little_noise_or_the_error_still_falls(
     monkeypatch.setattr(fitting, "_train_members", recorded)
     monkeypatch.setattr(fitting, "_MUCH_NOISE", 0.8)  # of a trial of a few steps
     monkeypatch.setattr(fitting, "_LEAST_FALL", least_fall)
+    monkeypatch.setattr(fitting, "_LEAST_FALL_OF_HALF", least_fall)
     X, y = draw(80, noise)
     NeuralRegressor((16,), effort="small", training=NeuralTraining(**TRAINING)).fit(X, y)
     assert trained == expected
