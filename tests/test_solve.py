@@ -19,10 +19,15 @@ from twinned import (
     solve,
 )
 from twinned.exceptions import UnreachedTargetWarning
-from twinned.search import problem
-from twinned.search.descent import select_different
+from twinned.search import optimization
 from twinned.search.forward import ForwardModel
-from twinned.search.problem import Goals, SearchSpace, parse_constraints, parse_range
+from twinned.search.optimization import (
+    Goals,
+    SearchSpace,
+    parse_constraints,
+    parse_range,
+    select_different,
+)
 from twinned.search.solve import _order
 
 PARTS = ["cement", "ash", "water"]
@@ -176,7 +181,7 @@ def test_constraints_hold_exactly(linear):
 
 def test_closest_rows_of_an_impossible_goal_with_equations(linear, monkeypatch):
     """They are those of a linear program, and no row needs an integer program."""
-    monkeypatch.setattr(problem, "milp", None)
+    monkeypatch.setattr(optimization, "milp", None)
     known, total = linear.anchors_X_, "cement + ash + water = 100"
     with pytest.warns(UnreachedTargetWarning):
         found = solve(linear, ">= 900", constraints=[total, total, "ash <= 50"], n=1)

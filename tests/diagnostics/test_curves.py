@@ -12,23 +12,25 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
-from twinned.diagnostics import learning_curve
+from twinned.diagnostics.curves import learning_curve
 from twinned.rows.folds import row_folds
 
 
-def test_curve_has_numbers_summary_and_plot(bridge):
-    result = learning_curve(*bridge, Ridge(), name="ridge")
-    assert result.summary.endswith(".")
-    assert result.title.endswith("?")
-    axes = result.plot()
-    assert axes.get_title() == "Would more labels help? (ridge)"
-    assert axes.has_data()
+def curve_of(estimator, table, folds=None, **options):
+    X, y = (np.asarray(values) for values in table)
+    return learning_curve(estimator, X, y, folds or row_folds(len(y), 5, 0), **options)
+
+
+def test_summary_names_the_model(bridge):
+    text = str(curve_of(Ridge(), bridge, name="ridge"))
+    assert text.startswith("Would more labels help? (ridge) ")
+    assert text.endswith(".")
 
 
 def test_curve_ends_at_the_error_of_cross_validation(bridge, tree_twin):
     X, y = (np.asarray(values) for values in bridge)
     folds = row_folds(120, 3, 1)
-    numbers = learning_curve(X, y, tree_twin, folds=folds).numbers
+    numbers = learning_curve(tree_twin, X, y, folds).numbers
     errors = []
     for training, held_out in folds:
         predicted = clone(tree_twin).fit(X[training], y[training]).predict(X[held_out])
@@ -48,7 +50,7 @@ def test_groups_are_added_as_a_whole(rng):
             return super().fit(X, y)
 
     folds = row_folds(60, 3, 0, groups)
-    learning_curve(X, X[:, 0], Recorder(), folds=folds, groups=groups)
+    learning_curve(Recorder(), X, X[:, 0], folds, groups)
     for rows in fitted_rows:
         counts = np.bincount(groups[np.isin(X[:, 0], rows)])
         assert np.isin(counts[counts > 0], 5).sum() >= np.count_nonzero(counts) - 1
@@ -67,15 +69,14 @@ def test_groups_are_added_as_a_whole(rng):
 def test_trend_of_the_learning_curve(bridge, monkeypatch, errors, trend):
     found = iter(np.ravel(errors))
     monkeypatch.setattr("twinned.diagnostics.curves.rmse", lambda *_: next(found))
-    two_folds = row_folds(120, 5, 0)[:2]
-    numbers = learning_curve(*bridge, DummyRegressor(), folds=two_folds).numbers
+    numbers = curve_of(DummyRegressor(), bridge, row_folds(120, 5, 0)[:2]).numbers
     assert numbers["trend"] == trend
     assert numbers["interval"][0] <= numbers["interval"][1]
 
 
 @pytest.mark.slow
 def test_more_labels_help(tree_twin, bridge):
-    result = learning_curve(*bridge, tree_twin)
+    result = curve_of(tree_twin, bridge)
     assert result.numbers["trend"] == "falls"
     assert "Twice as many labels" in result.summary
 
@@ -89,10 +90,10 @@ class UnconvergedTree(DecisionTreeRegressor):
 def test_only_unknown_categories_are_silent(tree_twin):
     rng = np.random.RandomState(0)
     X = pd.DataFrame({"a": rng.rand(40), "c": pd.Categorical(["x", "y"] * 19 + ["x", "rare"])})
-    y = X["a"] + rng.rand(40)
+    y, folds = (X["a"] + rng.rand(40)).to_numpy(), row_folds(40, 5, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        curve = learning_curve(X, y, tree_twin)
+        curve = learning_curve(tree_twin, X, y, folds)
     assert np.isfinite(curve.numbers["rmse"]).all()
     with pytest.warns(ConvergenceWarning, match="not converged"):
-        learning_curve(X, y, TwinRegressor(UnconvergedTree(random_state=0)))
+        learning_curve(TwinRegressor(UnconvergedTree(random_state=0)), X, y, folds)

@@ -7,10 +7,10 @@ from sklearn import datasets
 
 from twinned.datasets import load, make_rcl, make_tf, make_wsb
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import check_counters, check_leaks
+from twinned.diagnostics.data_checks import check_leaks
 from twinned.diagnostics.findings import CheckedTable
 
-FAULTS = {"TW101", "TW105", "TW201", "TW202"}
+FAULTS = {"TW105", "TW201"}
 
 
 def column_as_target(bunch, column):
@@ -67,25 +67,8 @@ def codes(X, y, **options):
     return {finding.code for finding in check_data(X, y, **options)}
 
 
-def shuffled(X, y, rng):
-    order = rng.permutation(len(y))
-    return X.iloc[order].reset_index(drop=True), y[order]
-
-
 def test_clean_table(table):
     assert not codes(*table) & FAULTS
-
-
-def test_every_row_doubled(table, rng):
-    X, y = table
-    doubled = shuffled(pd.concat([X, X]), np.tile(y, 2), rng)
-    assert codes(*doubled) & FAULTS == {"TW101"}
-
-
-def test_tenth_of_the_rows_doubled(table, rng):
-    X, y = table
-    rows = np.r_[np.arange(len(y)), rng.permutation(len(y))[: len(y) // 10]]
-    assert codes(*shuffled(X.iloc[rows], y[rows], rng)) & FAULTS == {"TW101"}
 
 
 @pytest.mark.parametrize("kind", ["other unit", "monotone", "noisy", "rounded"])
@@ -103,25 +86,7 @@ def test_leak(table, rng, kind):
     assert "'leak'" in found[0].message
 
 
-@pytest.mark.parametrize("kind", ["in order", "shuffled", "with gaps", "random rows"])
-def test_counter(table, rng, kind):
-    X, y = table
-    count = np.arange(1, len(y) + 1)
-    numbers = {
-        "in order": count,
-        "shuffled": rng.permutation(count) + 5000,
-        "with gaps": np.cumsum(rng.randint(1, 9, len(y))),
-        "random rows": rng.permutation(5_000)[: len(y)],
-    }[kind]
-    (found,) = check_counters(CheckedTable.encode(X.assign(number=numbers), y))
-    assert found.numbers["columns"] == ["number"]
-
-
-# True findings: WN has 240 copies, and CS 25.
-EXPECTED = {"WN": {"TW101"}, "CS": {"TW101"}}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH"])
 def test_data_sets_of_the_paper(key, data_folder):
-    assert codes(*load(key)) & FAULTS == EXPECTED.get(key, set())
+    assert not codes(*load(key)) & FAULTS

@@ -13,7 +13,6 @@ from twinned.diagnostics.errors import comparison_table, predict_mean
 from twinned.diagnostics.recommendation import (
     choose_model,
     describe_contribution,
-    describe_efforts,
     describe_failure,
     python_code,
     recommend,
@@ -144,9 +143,7 @@ def test_single_twin_with_the_lowest_error():
 
 
 def test_without_twins_their_effect_is_unknown():
-    skipped = {"neural_twin": "takes too long", "boosting": "takes too long"}
-    found = recommend(make_blend({"ridge": 1.0}, {"ridge": 1.0}, 1.0, skipped=skipped))
-    assert found.twins.endswith(" Not fitted: twin neural networks; a longer time may allow it.")
+    found = recommend(make_blend({"ridge": 1.0}, {"ridge": 1.0}, 1.0))
     assert found.members == ["ridge"]
     assert found.conclusion == "unknown"
     assert "the only model that was fitted" in found.reason
@@ -221,12 +218,6 @@ def test_few_rows_may_not_show_a_prediction_clearly():
     y = rng.normal(size=20)
     failure = describe_failure(0.4 * y + 0.4 * rng.normal(size=20), y, predict_mean(y))
     assert failure.startswith("These features do not clearly predict y: ")
-
-
-def test_suffixes_are_explained():
-    assert describe_efforts(["ridge", "blend"]) == []
-    (line,) = describe_efforts(["ridge", "tree_twin:small"])
-    assert ":small" in line
 
 
 @pytest.mark.parametrize("log_target", [False, True])

@@ -1,11 +1,10 @@
 """Diagnosis of a data set: which model to use, whether twinning helps, and checks of twins.
 
 `diagnose` fits an `AutoTwinRegressor` within a time budget and recommends what its out-of-fold
-errors show to be best. `check_data` finds what makes errors misleading. `learning_curve` shows
-whether more labels would help.
+errors show to be best. `check_data` finds what makes errors misleading.
 """
 
-from twinned.diagnostics.curves import CheckResult, learning_curve
+from twinned.diagnostics.curves import CheckResult
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.diagnosis import Diagnosis, diagnose
 from twinned.diagnostics.findings import Finding
@@ -16,5 +15,4 @@ __all__ = [
     "Finding",
     "check_data",
     "diagnose",
-    "learning_curve",
 ]

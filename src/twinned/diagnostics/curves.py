@@ -12,18 +12,14 @@ from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse
-from twinned.diagnostics.findings import check_diagnosable
-from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.rows.folds import Folds, row_folds
+from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.validation import count_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
 
-_N_FOLDS = 5
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 
@@ -52,23 +48,9 @@ class CheckResult:
     numbers: Numbers
     model: str = ""
 
-    @property
-    def heading(self) -> str:
-        """The title and the model."""
-        return f"{self.title} ({self.model})" if self.model else self.title
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw into these matplotlib axes, or those of a new figure, with a title; return them."""
-        if axes is None:
-            from matplotlib import pyplot
-
-            axes = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")[1]
-        draw_curve(axes, self.numbers)
-        axes.set_title(self.heading)
-        return axes
-
     def __str__(self) -> str:
-        return f"{self.heading} {self.summary}"
+        model = f" ({self.model})" if self.model else ""
+        return f"{self.title}{model} {self.summary}"
 
 
 def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
@@ -85,42 +67,20 @@ def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContaine
 
 
 def learning_curve(
+    estimator: BaseEstimator,
     X: ArrayLike,
-    y: ArrayLike,
-    estimator: BaseEstimator | None = None,
-    *,
-    folds: Folds | None = None,
+    y: Floats,
+    folds: Folds,
     groups: Indices | None = None,
     name: str = "",
 ) -> CheckResult:
-    """Compute the error with a quarter, half, three quarters and all of the training rows.
+    """Compute the error with a quarter, half, three quarters and all of the training rows of folds.
 
-    Parameters
-    ----------
-    X : table or array of shape (n, n_features)
-        All rows.
-    y : array of shape (n,)
-        Their values.
-    estimator : unfitted regressor, default=None
-        None is `TwinRegressor()`.
-    folds : list of (training, held-out) indices, default=None
-        None draws five.
-    groups : array of shape (n,), default=None
-        Rows of one group are added together.
-    name : str, default=""
-        The name of the model.
-
-    Returns
-    -------
-    CheckResult
-        With `summary`, `plot` and `numbers`: `"doubled"` is the expected ratio of errors with twice
-        as many labels, if the error goes on falling as a power of their number as it does from half
-        of the rows on, at most 1; `"interval"` has the ratios of powers two standard errors of the
-        folds lower and higher; `"trend"` is "falls", "level" or "unclear".
+    Rows of one of the (row,) groups are added together, and `name` is that of the regressor. Of the
+    numbers, `"doubled"` is the expected ratio of errors with twice as many labels, if the error
+    goes on falling as a power of their number as it does from half of the rows on, at most 1;
+    `"interval"` has the ratios of powers two standard errors of the folds lower and higher.
     """
-    known_y = check_diagnosable(y, count_rows(X))
-    estimator = TwinRegressor(random_state=0) if estimator is None else estimator
-    folds = row_folds(len(known_y), _N_FOLDS, 0) if folds is None else folds
     n_training_rows = min(len(training) for training, _ in folds)
     sizes = [max(4, round(share * n_training_rows)) for share in _TRAIN_SHARES]
     rng, errors = np.random.RandomState(0), []
@@ -128,9 +88,9 @@ def learning_curve(
         order, errors_of_fold = _order_by_groups(rng.permutation(training), groups), []
         for rows in (order[:size] for size in sizes):
             with ignore_table_warnings():
-                fitted = clone(estimator).fit(safe_indexing(X, rows), known_y[rows])
+                fitted = clone(estimator).fit(safe_indexing(X, rows), y[rows])
                 predicted = fitted.predict(safe_indexing(X, held_out))
-            errors_of_fold.append(rmse(predicted, known_y[held_out]))
+            errors_of_fold.append(rmse(predicted, y[held_out]))
         errors.append(errors_of_fold)
     powers = [_power(np.array(sizes, float), np.array(of_fold)) for of_fold in errors]
     power, error = float(np.mean(powers)), float(sem(powers))

@@ -1,4 +1,4 @@
-"""Data checks with codes: duplicates, leaks, counters, the order of rows and the target.
+"""Data checks with codes: leaks, replicates, the order of rows and the target.
 
 `check_data` runs them all; none fits more than a quick model. docs/checks.md describes each code.
 """
@@ -39,14 +39,10 @@ _LEAK_R2 = 0.995
 _LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
 _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
 _LEAST_KNOWN = 20
-# Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
-_DENSE, _SPARSE = 1.2, 1 / 9
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
 _LEAST_GAIN = 0.05  # by the logarithm, of the error
-_LEAST_SHARE, _LEAST_COPIES = 0.01, 3  # of duplicate rows
-_CHANCE = 3.0  # times as many equal pairs as independent features would have
 _LEAST_DEGREES = 5  # of freedom of a noise floor
 _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 _LEAST_STEPS = 5  # of a sorted column
@@ -105,8 +101,6 @@ def check_data(
     columns = dict(zip(table.names, distinct.T, strict=True))
     findings = [
         *check_leaks(sample),
-        *check_counters(table),
-        *check_duplicates(table),
         *(check_time_order(columns) if groups is None else ()),
         *check_replicates(table),
         *check_bounds(table),
@@ -158,52 +152,9 @@ def monotone_r2(x: Floats, y: Floats) -> float:
     return max(r2_score(y, cross_val_predict(model, x[:, None], y, cv=folds)) for model in models)
 
 
-def check_counters(table: CheckedTable) -> Iterator[Finding]:
-    """Find features that number the rows; copies of a row count once, and dates do not."""
-    table = table.take(np.sort(distinct_rows(np.column_stack([table.matrix, table.y]))[0]))
-    counters = [j for j in table.schema.numeric if is_counter(table.matrix[:, j])]
-    names = [table.names[j] for j in counters if not _is_part_of_date(table.names[j], table.names)]
-    if names:
-        yield Finding(
-            "TW202",
-            f"Each of {table.n_rows:,} rows has a different whole number in {list_names(names)}, "
-            "as in a row counter or an identifier.",
-            f"Exclude such columns ({_drop_options(names)}), which have no meaning for new rows. "
-            "Keep a measurement, such as a time.",
-            {"columns": names},
-        )
-
-
 def _drop_options(names: list[str]) -> str:
     """Return options of the command line that exclude the first three columns."""
     return " ".join(f"--drop {name!r}" for name in names[:3]) + " …" * (len(names) > 3)
-
-
-def _is_part_of_date(name: str, names: list[str]) -> bool:
-    """Return whether a feature has the days of a date, which `--date` makes with other parts."""
-    date, is_days, _ = name.rpartition(" (days)")
-    return bool(is_days) and f"{date} (month)" in names
-
-
-def are_row_numbers(column: Floats) -> bool:
-    """Return whether a column has a different whole number in each row."""
-    return bool(np.all(column == np.round(column))) and len(np.unique(column)) == len(column)
-
-
-def is_counter(column: Floats) -> bool:
-    """Return whether a column has different whole numbers, in order or close to each other.
-
-    >>> is_counter(np.arange(30.0)[::-1]), is_counter(np.arange(30.0) ** 2 / 7)
-    (True, False)
-    >>> is_counter(np.random.RandomState(0).permutation(90)[:30])
-    True
-    """
-    n = len(column)
-    if n < _LEAST_KNOWN or not are_row_numbers(column):
-        return False
-    steps = np.diff(column)
-    is_close = np.ptp(column) <= max(_DENSE * n, _SPARSE * n**2)
-    return bool(is_close or (steps > 0).all() or (steps < 0).all())
 
 
 # --- the target -----------------------------------------------------------------------------------
@@ -258,32 +209,7 @@ def check_skewness(table: CheckedTable) -> Iterator[Finding]:
     )
 
 
-# --- duplicates and replicates --------------------------------------------------------------------
-
-
-def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
-    """Find rows that are equal in all features and the target, more than occur by chance."""
-    counts = np.bincount(distinct_rows(np.column_stack([table.matrix, table.y]))[1])
-    n_copies = table.n_rows - len(counts)
-    has_few_copies = n_copies < max(_LEAST_COPIES, _LEAST_SHARE * table.n_rows)
-    if has_few_copies or np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
-        return
-    share = n_copies / table.n_rows
-    yield Finding(
-        "TW101",
-        f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, the "
-        "target included.",
-        "Remove copies, unless they are separate measurements. Errors reported here do not profit "
-        "from them, as equal rows are merged; with random folds of other tools they would.",
-        {"rows": n_copies, "share": share},
-    )
-
-
-def _pairs_by_chance(table: CheckedTable) -> float:
-    """Return the expected number of equal pairs of rows if all columns were independent."""
-    n, columns = table.n_rows, (*table.matrix.T, table.y)
-    counts = [np.unique(column, return_counts=True)[1] for column in columns]
-    return float(n * (n - 1) / 2 * np.prod([np.sum((count / n) ** 2) for count in counts]))
+# --- replicates --------------------------------------------------------------------------------
 
 
 def check_replicates(table: CheckedTable) -> Iterator[Finding]:

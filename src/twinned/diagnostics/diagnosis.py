@@ -368,10 +368,10 @@ def _add_learning_curve(
     member = next(member for member in blend.fitted_members_ if member.label == name)
     with limit_threads(1):  # as in the fits of the blend
         curve = learning_curve(
+            member.estimator,
             member.preparation.transform(blend.anchors_X_),
             blend.anchors_y_,
-            member.estimator,
-            folds=blend.folds_,
+            blend.folds_,
             groups=groups,
             name=f"{name}, logarithm" if diagnosis.log_target else name,
         )

@@ -41,7 +41,7 @@ class Finding:
     Parameters
     ----------
     code : str
-        Such as "TW101"; docs/checks.md has a section for each code.
+        Such as "TW201"; docs/checks.md has a section for each code.
     message : str
         What was found, with its figures, in one sentence.
     advice : str

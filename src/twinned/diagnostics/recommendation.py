@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,9 +29,7 @@ _LEAST_WEIGHT = 0.02  # of a member of a recommended blend
 # Of predictions that are better than the mean: their rank correlation with y, in standard errors;
 # and the ratio of errors below which they may be better, although few rows do not show it clearly.
 _CLEAR, _PERHAPS = 3.0, 0.95
-_SUFFIXES = "The suffixes :small and :fast mark members that have less effort, to save time."
 
-_TWINS = ("tree_twin", "neural_twin")
 DESCRIPTIONS = {
     "ridge": "ridge regression",
     "gp_matern": "a Gaussian process (Matérn 5/2)",
@@ -131,8 +128,8 @@ def recommend(
     members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
     twinning = describe_contribution(contribution, conclusion, kind, "only" if twins else "no")
-    reason, more = _reason(members, used, board, error, kind), _skipped_twins(blend, conclusion)
-    return Recommendation(members, conclusion, reason, twinning + more)
+    reason = _reason(members, used, board, error, kind)
+    return Recommendation(members, conclusion, reason, twinning)
 
 
 def _is_ridge(label: str) -> bool:
@@ -164,15 +161,6 @@ def _reason(
     return f"{blend}: its {kind} (RMSE) {error_is} that of the best single model, {best}."
 
 
-def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
-    """Return a sentence about twins that were not fitted and might change the conclusion."""
-    names = [name for name in blend.skipped_ if name.partition(":")[0] in _TWINS]
-    if not names or conclusion == HELPS:
-        return ""
-    described = " and ".join(describe_member(name) for name in names)
-    return f" Not fitted: {described}; a longer time may allow it."
-
-
 def describe_member(label: str) -> str:
     """Return the description of a member in words.
 
@@ -181,11 +169,6 @@ def describe_member(label: str) -> str:
     """
     name = label.partition(":")[0]
     return DESCRIPTIONS.get(name, name)
-
-
-def describe_efforts(labels: Iterable[str]) -> list[str]:
-    """Return a line on the suffixes of labels, none where there are no suffixes."""
-    return [_SUFFIXES] if any(":" in label for label in labels) else []
 
 
 def describe_contribution(

@@ -151,18 +151,18 @@ class ForwardModel:
             squares.append(cdist(first, second, "sqeuclidean"))
         return np.sqrt(np.mean(squares, axis=0))
 
-    @cached_property
-    def _approximations(self) -> list[Callable[[Floats], Floats]]:
-        """Of each fitted state, the prediction of a process of its known rows."""
-        return [
-            fitted.anchors.process.regression(known_y)
-            for fitted, known_y in zip(self.fitted, self.known_y, strict=True)
-        ]
-
     def approximate(self, rows: Floats) -> Floats:
-        """(row, output, 1): values near the predictions, which are quick to compute."""
+        """(row, output, 1): values near the predictions, which are quick to compute.
+
+        They are those of a Gaussian process of the known rows of each target.
+        """
         values = [
-            predict(fitted.queries(rows).encode().features)
-            for predict, fitted in zip(self._approximations, self.fitted, strict=True)
+            regress(fitted.queries(rows).encode().features)
+            for regress, fitted in zip(self._regressions, self.fitted, strict=True)
         ]
         return np.concatenate(values, axis=1)[..., None]
+
+    @cached_property
+    def _regressions(self) -> list[Callable[[Floats], Floats]]:
+        pairs = zip(self.fitted, self.known_y, strict=True)
+        return [fitted.anchors.process.regression(known_y) for fitted, known_y in pairs]

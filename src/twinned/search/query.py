@@ -13,8 +13,8 @@ Thompson sampling selects the best row of each sample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from twinned.estimators.pipelines import unwrap
-from twinned.fitted.prediction import JointPrediction
+from twinned.fitted.prediction import JointPrediction, Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import warn_without_batch
 from twinned.models.resources import limit_threads
@@ -114,31 +114,26 @@ def query(
     features = fitted.queries(rows).encode().features
     pending_features = fitted.queries(pending_rows).encode().features
     measured = np.concatenate([fitted.anchors.measured_features, pending_features])
-    if strategy != UNCERTAINTY:
-        sign = 1.0 if maximize else -1.0
-        best_y = sign * np.max(sign * known_values(fitted, batch))
-        if best is not None:
-            best_y = check_real("best", best)
-        search = _Optimization(
-            fitted=fitted,
-            rows=rows,
-            pending_rows=pending_rows,
-            batch=batch,
-            sign=sign,
+    if strategy == UNCERTAINTY:
+        if (power := check_real("diversity", diversity)) < 0:
+            raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
+        return select_batch(_uncertainty(fitted, rows, batch), features, measured, n, power)
+    sign = 1.0 if maximize else -1.0
+    best_y = sign * np.max(sign * known_values(fitted, batch))
+    if best is not None:
+        best_y = check_real("best", best)
+    with limit_threads(twin.n_jobs):
+        return _select_best(
+            partial(predict_in_batch, fitted, batch=batch),
+            rows,
+            pending_rows,
+            n,
+            is_new=_find_new(measured, features),
             best=float(fitted.target.apply(np.array(best_y))),
+            sign=sign,
+            strategy=strategy,
+            rng=check_random_state(random_state),
         )
-        is_new = _find_new(measured, features)
-        with limit_threads(twin.n_jobs):
-            return search.select(is_new, n, strategy, check_random_state(random_state))
-    power = _check_diversity(diversity)
-    return select_batch(_uncertainty(fitted, rows, batch), features, measured, n, power)
-
-
-def _check_diversity(diversity: float) -> float:
-    power = check_real("diversity", diversity)
-    if power < 0:
-        raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
-    return power
 
 
 def _uncertainty(fitted: FittedTwin, rows: Floats, batch: str | None) -> Floats:
@@ -179,47 +174,43 @@ def select_batch(
 # --- which rows to measure next to find the best value of y ---------------------------------------
 
 
-@dataclass(frozen=True)
-class _Optimization:
-    """Rows of a pool among which the best is looked for, on the scale of the fitted target.
+def _select_best(
+    predict: Callable[[Floats], Prediction],
+    rows: Floats,
+    pending_rows: Floats,
+    n: int,
+    *,
+    is_new: NDArray[np.bool_],
+    best: float,
+    sign: float,
+    strategy: str,
+    rng: np.random.RandomState,
+) -> Indices:
+    """Return the n of the encoded rows (row, feature) to measure next, in order.
 
-    `sign` is −1 where the smallest y is the best.
+    `is_new` (row,) are those to select from, and `best` is the fitted value to improve on. `sign`
+    is −1 where the smallest y is the best.
     """
-
-    fitted: FittedTwin
-    rows: Floats  # (row, feature), encoded
-    pending_rows: Floats
-    batch: str | None
-    sign: float
-    best: float  # the value to improve on
-
-    def select(
-        self, is_new: NDArray[np.bool_], n: int, strategy: str, rng: np.random.RandomState
-    ) -> Indices:
-        """Return the n rows to measure next, in order; `is_new` (row,) are those to select from."""
-        if n > is_new.sum():
-            new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
-            raise ValueError(f"n={n} exceeds the {new}.")
-        prediction = predict_in_batch(self.fitted, self.rows, self.batch)
-        mean, best = self.sign * prediction.location, self.sign * self.best
-        order = np.argsort(
-            -log_expected_improvement(mean, prediction.error_std, best), kind="stable"
-        )
-        candidates = order[is_new[order]]
-        first = [] if len(self.pending_rows) else [0]  # whose improvement is known exactly
-        if n == 1 and first and strategy == IMPROVEMENT:
-            return candidates[:1]
-        candidates = candidates[: max(n, _MAX_CANDIDATES)]
-        sampled_rows = np.concatenate([self.rows[candidates], self.pending_rows])
-        joint = predict_in_batch(self.fitted, sampled_rows, self.batch).joint
-        joint = JointPrediction(self.sign * joint.mean, joint.std, joint.correlation)
-        samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
-        samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
-        if strategy == THOMPSON:
-            return candidates[best_of_samples(samples)]
-        # where no sample improves, candidates come in the order of their expected improvement
-        reached = pending_samples.max(axis=1, initial=best)
-        return candidates[improve_in_turn(samples, reached, n, first)]
+    if n > is_new.sum():
+        new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
+        raise ValueError(f"n={n} exceeds the {new}.")
+    prediction = predict(rows)
+    mean, std = sign * prediction.location, prediction.error_std
+    order = np.argsort(-log_expected_improvement(mean, std, sign * best), kind="stable")
+    candidates = order[is_new[order]]
+    first = [] if len(pending_rows) else [0]  # whose improvement is known exactly
+    if n == 1 and first and strategy == IMPROVEMENT:
+        return candidates[:1]
+    candidates = candidates[: max(n, _MAX_CANDIDATES)]
+    joint = predict(np.concatenate([rows[candidates], pending_rows])).joint
+    joint = JointPrediction(sign * joint.mean, joint.std, joint.correlation)
+    samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
+    samples, pending_samples = np.split(samples, [len(candidates)], axis=1)
+    if strategy == THOMPSON:
+        return candidates[best_of_samples(samples)]
+    # where no sample improves, candidates come in the order of their expected improvement
+    reached = pending_samples.max(axis=1, initial=sign * best)
+    return candidates[improve_in_turn(samples, reached, n, first)]
 
 
 def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:

@@ -14,9 +14,16 @@ from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
 from twinned.rows.validation import check_integer
-from twinned.search.descent import Search, select_different
 from twinned.search.forward import ForwardModel
-from twinned.search.problem import Goals, SearchSpace, find_columns, parse_constraints, parse_range
+from twinned.search.optimization import (
+    Goals,
+    Search,
+    SearchSpace,
+    find_columns,
+    parse_constraints,
+    parse_range,
+    select_different,
+)
 
 _N_STARTS = 64  # different known rows that are moved by the approximation of the model
 _APPROXIMATE_STEPS, _STEPS = 40, 12

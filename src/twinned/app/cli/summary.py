@@ -9,7 +9,6 @@ from twinned.app.cli.options import Facts
 from twinned.app.cli.training_data import TrainingData
 from twinned.app.report.collect import Content
 from twinned.app.report.render import leaderboard_rows
-from twinned.diagnostics.recommendation import describe_efforts
 from twinned.rows.formatting import aligned, format_number, format_significant
 
 _MAX_BATCHES = 10  # whose offsets are printed
@@ -41,12 +40,12 @@ def format_advice(content: Content, data: TrainingData) -> str:
 
 
 def leaderboard_lines(board: list[Content]) -> list[str]:
-    """Return the errors of all models as a table, and what the suffixes of their names mean."""
+    """Return the errors of all models as a table."""
     table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
     table.columns[-1].justify = "left"
     for row in leaderboard_rows(board):
         table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
-    return [*messages.table_lines(table), *describe_efforts(row["model"] for row in board)]
+    return messages.table_lines(table)
 
 
 def batch_lines(batches: Content, is_log: bool) -> list[str]:

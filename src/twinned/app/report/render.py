@@ -16,7 +16,7 @@ from twinned.app.report.collect import Content, collect
 from twinned.diagnostics import Diagnosis
 from twinned.diagnostics.curves import draw_curve
 from twinned.diagnostics.errors import MEAN
-from twinned.diagnostics.recommendation import describe_efforts, describe_member
+from twinned.diagnostics.recommendation import describe_member
 from twinned.displays.intervals import GUIDE, PredictionIntervalDisplay
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten
@@ -90,7 +90,6 @@ def render(report: Content) -> str:
         data=data,
         charts=draw_charts(report),
         rows=leaderboard_rows(report["leaderboard"]),
-        efforts=describe_efforts(row["model"] for row in report["leaderboard"]),
         curves=[key for key in CURVES if key in report["checks"]],
     )
 

@@ -193,13 +193,11 @@ def recognize_role(table: Table, name: str) -> str | None:
 
 def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     """Return why a numeric column is not used as a feature, None for a feature."""
-    from twinned.diagnostics.data_checks import are_row_numbers
-
     is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
     numbers = parse_column(table, name).values
-    if not are_row_numbers(numbers):
+    if (numbers != np.round(numbers)).any() or len(np.unique(numbers)) < len(numbers):
         return None
     if (np.diff(numbers) == 1).all():
         reason = f"column {name!r} counts the rows"
