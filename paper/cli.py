@@ -1,6 +1,5 @@
 """Command line of the reproduction."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from paper.comparison import compare
 from paper.conclusions import evaluate
 from paper.experiments import (
     EXPERIMENTS,
@@ -48,11 +46,10 @@ app = typer.Typer(
 
 DEFAULT_RESULTS = Path("paper/results")
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
-def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) -> None:
+def list_command(results: Results = DEFAULT_RESULTS) -> None:
     """List the experiments, their variants, and how many splits have results.
 
     Example: python -m paper list
@@ -63,32 +60,19 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
     def complete_splits(study: str, variant: str) -> dict[int, bool]:
         return _complete_splits(records, STUDIES[study], variant)
 
-    def count_splits(experiment: Experiment, variant: str) -> list[int]:
-        """Return how many splits have all their results, in all studies, and how many there are."""
+    def count_splits(experiment: Experiment, variant: str) -> str:
+        """Return how many splits have all their results, in all studies, of how many."""
         studies = [complete_splits(study, variant) for study in experiment.studies]
         splits = set().union(*studies)
         n_complete = sum(all(study.get(split, True) for study in studies) for split in splits)
-        return [n_complete, len(splits)]
+        return f"{variant} {n_complete}/{len(splits)}"
 
-    rows: list[dict[str, Any]] = [
-        {
-            "key": experiment.key,
-            "item": experiment.item,
-            "title": experiment.title,
-            "variants": list(experiment.variants),
-            "splits": {name: count_splits(experiment, name) for name in experiment.variants},
-        }
-        for experiment in EXPERIMENTS.values()
-    ]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("item", "key", "title", "variants: complete splits of all"):
         table.add_column(heading)
-    for row in rows:
-        splits = ", ".join(f"{name} {n}/{total}" for name, (n, total) in row["splits"].items())
-        table.add_row(row["item"], row["key"], row["title"], splits)
+    for own in EXPERIMENTS.values():
+        splits = ", ".join(count_splits(own, name) for name in own.variants)
+        table.add_row(own.item, own.key, own.title, splits)
     Console().print(table)
     print(f"By the seconds of these results, `run all` takes {total_time(study_seconds(records))}.")
 
@@ -194,7 +178,6 @@ def show_command(
     key: Annotated[str, typer.Argument(help="An experiment, such as T5.")],
     variant: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
     results: Results = DEFAULT_RESULTS,
-    as_json: AsJson = False,
 ) -> None:
     """Print a table with our error, the published one and their ratio; or draw a figure.
 
@@ -211,10 +194,7 @@ def show_command(
                 f"There are no records of {key} in the variant {name} in {records.folder}; "
                 f"create them: python -m paper run {key} --variant {name}."
             )
-    if experiment.table is not None and as_json:
-        compared = compare(key, experiment.table(found))
-        print(compared.to_json(orient="records", indent=2))
-    elif experiment.table is not None:
+    if experiment.table is not None:
         print(table_text(experiment, found, name))
     elif experiment.draw is not None:
         panels = draw_figure(experiment, found, name)

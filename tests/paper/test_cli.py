@@ -1,13 +1,10 @@
-import json
-
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from paper import quick
 from paper.cli import app
-from paper.comparison import published
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment
+from paper.comparison import compare, published
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.model_size import count_stored_numbers
 from paper.records import Records, Trial
 
@@ -31,13 +28,16 @@ def empty(tmp_path, monkeypatch):
     return tmp_path / "results"
 
 
-def test_list_as_json_has_every_experiment(tmp_path):
-    rows = json.loads(run("list", "--json", "--results", str(tmp_path)).stdout)
-    assert [row["key"] for row in rows] == list(EXPERIMENTS)
-    for row in rows:
-        assert set(row["splits"]) == set(row["variants"])
-        assert all(n == 0 < total for n, total in row["splits"].values())
-    assert "T5" in run("list").stdout
+def test_list_has_every_experiment_and_variant(tmp_path):
+    lines = run("list", "--results", str(tmp_path)).stdout.splitlines()
+    rows = [line.split("  ") for line in lines]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    found = {row[1]: row[3] for row in cells if len(row) == 4 and row[1] in EXPERIMENTS}
+    assert list(found) == list(EXPERIMENTS)
+    for key, splits in found.items():
+        counts = dict(own.split(" ") for own in splits.split(", "))
+        assert tuple(counts) == EXPERIMENTS[key].variants
+        assert set(counts.values()) <= {"0/1", "0/25"}
 
 
 def test_experiments_are_in_the_order_of_the_paper():
@@ -93,8 +93,8 @@ def test_show_compares_with_the_published_values(tmp_path):
         records.write(trial, {"rf": 0.1402, "twinned_rf": error}, 0.0)
     # a record of other settings is ignored
     records.write(Trial("forests", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
-    shown = run("show", "T5", "--variant", "modern", "--results", str(tmp_path), "--json").stdout
-    table = pd.DataFrame(json.loads(shown)).set_index("method")
+    found = {"forests": current_records(records, "forests", "modern")}
+    table = compare("T5", EXPERIMENTS["T5"].table(found)).set_index("method")
     theirs = published().query("table == 'T5' and dataset == 'TF'").set_index("method")
     assert table.loc["twinned_rf", "rmse"] == pytest.approx(0.09)
     assert table.loc["twinned_rf", "error"] == pytest.approx(0.01 / 2**0.5)
@@ -103,10 +103,7 @@ def test_show_compares_with_the_published_values(tmp_path):
     assert not table.loc["rf", "far"]
     shown = run("show", "T5", "--variant", "modern", "--results", str(tmp_path)).stdout
     assert "| TF | 0.1402" in shown
-    rows = json.loads(
-        run("show", "T5", "--variant", "modern", "--results", str(tmp_path), "--json").stdout
-    )
-    assert {row["method"] for row in rows} == {"rf", "twinned_rf"}
+    assert set(table.index) == {"rf", "twinned_rf"}
 
 
 def test_a_large_difference_is_marked(tmp_path):
