@@ -38,21 +38,16 @@ def assert_refused(result, *texts):
         assert text in result.stderr
 
 
-def test_list_has_each_set_and_its_location(empty):
+def test_list_has_each_set():
     result = run("list")
     assert result.exit_code == 0
     for key in KEYS:
         assert info(key).name in result.stdout
-    assert result.stdout.count("absent") == 8
-    assert result.stdout.count("built in") == 1
 
 
-def test_list_as_json(empty):
-    (empty / info("YH").file).write_text("not the yachts")
+def test_list_as_json():
     rows = json.loads(run("list", "--json").stdout)
     assert [row["key"] for row in rows] == list(KEYS)
-    at_hand = {row["key"]: row["at_hand"] for row in rows}
-    assert (at_hand["TF"], at_hand["BC"], at_hand["YH"]) == ("built in", "absent", "refused")
     assert {row["rows"] for row in rows if row["key"] == "RCL"} == {4000}
 
 
@@ -81,10 +76,9 @@ def test_failed_download_is_reported_in_one_line(empty):
     assert_refused(run("fetch", "--all", "--json"), info("BC").file)
 
 
-@pytest.mark.parametrize("command", [["list"], ["fetch", "BC"]])
-def test_missing_data_folder_is_reported_in_one_line(command, monkeypatch, tmp_path):
+def test_missing_data_folder_is_reported_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("TWINNED_DATA", str(tmp_path / "nowhere"))
-    assert_refused(run(*command), "TWINNED_DATA", "nowhere")
+    assert_refused(run("fetch", "BC"), "TWINNED_DATA", "nowhere")
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["fetch"]])

@@ -16,7 +16,7 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     X = rng.uniform(size=(20, 2))
     twin = TwinRegressor(RandomForestRegressor(3, random_state=0), random_state=0).fit(X, X[:, 0])
     save(twin, tmp_path / "model.twin")
-    (tmp_path / "rows.csv").write_text("a,b\n0.1,0.2\n0.5,0.3\n")
+    (tmp_path / "rows.csv").write_text("x0,x1\n0.1,0.2\n0.5,0.3\n")
     code = (
         "import sys\n"
         "from twinned.app.cli import app\n"

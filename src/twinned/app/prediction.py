@@ -162,7 +162,8 @@ class TablePredictor:
         for j, name in enumerate(self.names):
             if is_beyond[:, j].any():
                 first = number_text(matrix[is_beyond[:, j], j][0])
-                low, high = map(number_text, (np.nanmin(known[:, j]), np.nanmax(known[:, j])))
+                ends = float(np.nanmin(known[:, j])), float(np.nanmax(known[:, j]))
+                low, high = map(number_text, ends)
                 where = f"in {is_beyond[:, j].sum():,} of {len(matrix):,} rows, such as {first}"
                 notes.append(f"{name} is far beyond the known ones, {low} to {high}, {where}.")
             if is_missing[:, j].any():

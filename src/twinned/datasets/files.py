@@ -6,11 +6,8 @@ publishes it. Only bytes with the recorded SHA-256 are parsed. `TWINNED_DATA` ma
 in place of the six files of the UCI standard splits.
 """
 
-import csv
 import io
-import logging
 import os
-import re
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -90,48 +87,22 @@ def fetch(key: str) -> Path | None:
     record = info(key)
     if record.file is None:
         return None
-    return locate(record)[0] or _download(record)
+    return _find_in_data_folder(record) or _download(record)
 
 
-def locate(record: Dataset) -> tuple[Path | None, str]:
-    """Search for the verified file of `record` on this machine, without a download.
-
-    Returns
-    -------
-    path : pathlib.Path or None
-    location : str
-        "built in" (no file needed), "TWINNED_DATA", "cache" or "absent".
-
-    Examples
-    --------
-    >>> locate(info("TF"))
-    (None, 'built in')
-    """
-    if record.file is None:
-        return None, "built in"
-    if value := os.environ.get(DATA_VARIABLE):
-        folder = Path(value).expanduser()
-        if not folder.is_dir():
-            raise ValueError(f"{DATA_VARIABLE} is {value!r}, not a folder; correct or unset it.")
-        # The user chose this folder: report a wrong file instead of silently using another one.
-        for name in (record.file, *((ARCHIVE,) if record.key in STANDARD_KEYS else ())):
-            if (path := folder / name).is_file():
-                _read_verified(path, record)
-                return path, DATA_VARIABLE
-    cached = cache_folder() / record.file
-    # A damaged file in the cache counts as absent and is downloaded again.
-    if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
-        return cached, "cache"
-    return None, "absent"
-
-
-def cache_folder() -> Path:
-    """Return the folder of downloads: `TWINNED_CACHE`, or the cache folder of the system."""
-    if value := os.environ.get(CACHE_VARIABLE):
-        return Path(value).expanduser()
-    import pooch
-
-    return Path(pooch.os_cache("twinned"))
+def _find_in_data_folder(record: Dataset) -> Path | None:
+    value = os.environ.get(DATA_VARIABLE)
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        raise ValueError(f"{DATA_VARIABLE} is {value!r}, not a folder; correct or unset it.")
+    # The user chose this folder: report a wrong file instead of silently using another one.
+    for name in (str(record.file), *((ARCHIVE,) if record.key in STANDARD_KEYS else ())):
+        if (path := folder / name).is_file():
+            _read_verified(path, record)
+            return path
+    return None
 
 
 @cache
@@ -149,14 +120,17 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             matrix = [arrays[f"{Path(str(record.file)).stem}_{part}"] for part in "Xy"]
         return pd.DataFrame(np.column_stack(matrix), columns=names, dtype="float64")
-    lines = content.decode("utf-8").splitlines()[record.header_lines :]
-    lines, separator = [line for line in lines if line.strip()], record.separator
-    rows = csv.reader(lines, delimiter=separator) if separator else map(str.split, lines)
-    positions = [(record.file_columns or names).index(name) for name in names]
+    table = pd.read_csv(
+        io.BytesIO(content),
+        sep=record.separator or r"\s+",
+        names=list(record.file_columns) or names,
+        usecols=names,
+        skiprows=record.header_lines,
+        dtype=str,
+    )
     # float() rounds correctly, as the author's loadtxt does; the parser of pandas is wrong in the
     # last bit in some versions.
-    values = [[float(row[position]) for position in positions] for row in rows]
-    return pd.DataFrame(values, columns=names, dtype="float64")
+    return table[names].map(float)
 
 
 def _read_verified(path: Path, record: Dataset) -> bytes:
@@ -174,21 +148,22 @@ def _read_verified(path: Path, record: Dataset) -> bytes:
 def _download(record: Dataset) -> Path:
     import pooch
 
-    folder, digest = cache_folder(), f"sha256:{record.sha256}"
-    advice = f"get it elsewhere as {record.file} and set {DATA_VARIABLE} to its folder."
+    folder = Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("twinned")).expanduser()
     logger = pooch.get_logger()
     level = logger.level
-    logger.setLevel(logging.WARNING)  # below, pooch announces each download on stderr
+    logger.setLevel("WARNING")  # below, pooch announces each download on stderr
     try:
-        # Downloads to a temporary file beside the target, verifies it, then renames it.
-        path = pooch.retrieve(record.url, known_hash=digest, fname=record.file, path=folder)
-    except (OSError, ValueError) as error:
-        # without the URL that our message has
-        text = re.split(r" (?:for|with) url: |\. Deleted download", " ".join(str(error).split()))[0]
-        reason = f"({type(error).__name__}: {text}); {advice}"
-        if isinstance(error, OSError):  # includes the errors of requests and a full disk
-            raise OSError(f"could not download {record.url} into {folder} {reason}") from error
-        raise IntegrityError(f"{record.url} does not have the {digest} {reason}") from error
+        # Downloads to a temporary file beside the target, verifies it, then renames it; a file that
+        # is there is not downloaded again.
+        path = pooch.retrieve(
+            record.url, known_hash=f"sha256:{record.sha256}", fname=record.file, path=folder
+        )
+    except (OSError, ValueError) as error:  # errors of requests are those of the system, too
+        kind = OSError if isinstance(error, OSError) else IntegrityError
+        raise kind(
+            f"could not download {record.url} into {folder} ({' '.join(str(error).split())}); get "
+            f"it elsewhere as {record.file} and set {DATA_VARIABLE} to its folder."
+        ) from error
     finally:
         logger.setLevel(level)
     return Path(path)

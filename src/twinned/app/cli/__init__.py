@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from twinned._version import __version__
-from twinned.app.cli import messages
+from twinned.app.cli import datasets, messages
 from twinned.app.cli.advise import AdviseOptions, advise_command
 from twinned.app.cli.explain import ExplainOptions, explain_command
 from twinned.app.cli.export import ExportOptions, export_command
@@ -106,18 +106,7 @@ for _options, _run in _COMMANDS.items():
 app.command("serve", no_args_is_help=True)(serve_command)
 
 
-@app.command(
-    "datasets",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def _datasets_command(context: typer.Context) -> None:
-    """List and fetch the data sets of the paper."""
-    # `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
-    from twinned.app.cli.datasets import app as subcommands
-
-    code = subcommands(args=context.args, prog_name="twinned datasets", standalone_mode=False)
-    raise typer.Exit(code or 0)
+app.add_typer(datasets.app, name="datasets")
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ class Input:
         middle = self._middle(present) if is_known else None
         if self.kind is not None:
             return {"name": self.name, "kind": self.kind, "middle": middle}
-        content = {"name": self.name, "choices": self.categories, "ordered": self.is_ordered}
+        content: Json = {"name": self.name, "choices": self.categories, "ordered": self.is_ordered}
         if self.categories is None:
             ends = [float(present.min()), float(present.max())] if len(present) else None
             content["range"] = ends
