@@ -215,13 +215,15 @@ def _amplify(members: Members, rng: Random) -> None:
     length = rng.choice([*[lengths.most_common(1)[0][0]] * len(lengths), *lengths])
     n_rows, n_categories = rng.choice([length, 3_000, 9_000]), rng.choice([3, 2_000, 7_000])
     for name, array in arrays.items():
-        if array.ndim and len(array) == length:
+        if "/categories/" in name:  # of a feature of an encoder
+            members[name] = to_npy(np.arange(n_categories, dtype=float))
+        elif array.ndim and len(array) == length:
             members[name] = to_npy(np.repeat(array, -(-n_rows // length), axis=0)[:n_rows])
     tree = json.loads(members[MODEL])
     for container, key, _ in _positions(tree):
         if key == "labels" and isinstance(container[key], list):
             container[key] = list(range(n_rows))
-        elif key in ("anchors", "_schema"):
+        elif key in ("anchors", "_schema") and "dict" in container[key]:  # no parameter
             table = container[key]["dict"].get("schema", container[key])["dict"]
             n_encoded = _set_categories(table, container.get("estimator_"), n_categories)
             for name in names:
