@@ -54,10 +54,6 @@ class LeakingValidationWarning(UserWarning):
     """A base estimator validates on pairs that share points with its training pairs."""
 
 
-class GrowingInconsistencyWarning(UserWarning):
-    """Loops became less consistent with the rounds of relabelling."""
-
-
 class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or by an `UnsuitableDataError`."""
 

@@ -205,7 +205,7 @@ def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
         result = run(*command, path, "-t", "price", "--group", "sample", "--json", "-o", model)
         assert result.exit_code == 0, result.output
         assert list(load(model).feature_names_in_) == [*frame.columns.drop("price")]
-        assert len(np.unique(load(model).anchor_groups_)) == 10
+        assert len(np.unique(load(model).fitted_.anchors.groups)) == 10
     plain = run(
         "fit", "-m", "ridge", path, "-t", "price", "--drop", "sample", "--json", "-o", model
     )

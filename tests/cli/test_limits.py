@@ -139,8 +139,13 @@ def test_known_cases_are_named_as_in_the_file(tmp_path):
     path.write_text("name,a,y\nP,1,3\nQ,2,\nR,3,8\n,4,?\n,5,4\nU,6,5\n")
     arguments = ("fit", path, "-t", "y", "-m", "ridge", "--no-check", "-o")
     assert run(*arguments, tmp_path / "lines.twin", "--drop", "name").exit_code == 0
-    assert load(tmp_path / "lines.twin").anchor_labels_ == ["line 2", "line 4", "line 6", "line 7"]
+    assert load(tmp_path / "lines.twin").fitted_.anchors.labels == [
+        "line 2",
+        "line 4",
+        "line 6",
+        "line 7",
+    ]
     assert run(*arguments, tmp_path / "names.twin", "--label", "name").exit_code == 0
-    assert load(tmp_path / "names.twin").anchor_labels_ == ["P", "R", "line 6", "U"]
+    assert load(tmp_path / "names.twin").fitted_.anchors.labels == ["P", "R", "line 6", "U"]
     data = read_training_data(TrainingOptions(table=path, targets=["y"], label="name"))
     assert data.row_names == ["P (line 2)", "R (line 4)", "line 6", "U (line 7)"]

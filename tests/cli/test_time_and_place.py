@@ -96,7 +96,7 @@ def test_numbers_are_times(frame, tmp_path):
     result = run("fit", path, "-t", "y", "--time-column", "year", "--budget", "2s", "-o", model)
     assert result.exit_code == 0, result.output
     saved = load(model)
-    assert len(np.unique(saved.anchor_groups_)) == 16
+    assert len(np.unique(saved.fitted_.anchors.groups)) == 16
     assert list(saved.feature_names_in_) == ["a", "hours"]
 
 

@@ -174,14 +174,16 @@ def test_comparables_do_not_depend_on_units(table):
 def test_labels_are_saved_and_extended(table, tmp_path):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X[:30], y[:30], sample_weight=np.arange(30) % 2)
-    assert twin.anchor_labels_ == X.index[1:30:2].tolist()
+    assert twin.fitted_.anchors.labels == X.index[1:30:2].tolist()
     twinned.save(twin, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
-    assert loaded.anchor_labels_ == twin.anchor_labels_
+    assert loaded.fitted_.anchors.labels == twin.fitted_.anchors.labels
     extended = loaded.add_anchors(X[30:], y[30:])
-    assert extended.anchor_labels_[-10:] == X.index[30:].tolist()
-    assert extended.add_anchors(X[:1].reset_index(drop=True), y[:1]).anchor_labels_[-1] == ""
-    assert twin.fit(X.reset_index(drop=True), y).anchor_labels_ is None
+    assert extended.fitted_.anchors.labels[-10:] == X.index[30:].tolist()
+    assert (
+        extended.add_anchors(X[:1].reset_index(drop=True), y[:1]).fitted_.anchors.labels[-1] == ""
+    )
+    assert twin.fit(X.reset_index(drop=True), y).fitted_.anchors.labels is None
 
 
 @given(st.integers(0, 1000))

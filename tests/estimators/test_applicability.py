@@ -179,7 +179,7 @@ def test_new_groups_are_compared_with_groups(name, animals, tmp_path):
     for own in (loaded, pickle.loads(pickle.dumps(model))):
         pd.testing.assert_frame_equal(own.applicability(X[200:]), found)
     extended = model.add_anchors(X[200:], y[200:])
-    assert len(np.unique(extended.anchor_groups_)) == 25 + 120
+    assert len(np.unique(extended.fitted_.anchors.groups)) == 25 + 120
 
 
 @pytest.mark.parametrize("name", ["twin", "blend"])
@@ -201,7 +201,7 @@ def test_measured_rows_are_held_out_in_groups(name, animals, monkeypatch):
     measured = model.applicability_
     assert measured["rows"].sum() == 80 + 4 * 16
     assert measured["rows"]["inside"] > 40
-    np.testing.assert_array_equal(np.unique(model.anchor_groups_, return_counts=True)[1], 8)
+    np.testing.assert_array_equal(np.unique(model.fitted_.anchors.groups, return_counts=True)[1], 8)
     if name == "blend":
         with pytest.raises(ValueError, match="give them to fit"):
             measure_applicability(model, X, y, groups=groups)

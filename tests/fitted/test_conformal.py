@@ -355,7 +355,7 @@ def test_groups_are_held_out_together():
         used = np.array([tuple(row) in known for row in X[FIT]])
         assert not set(groups[used]) & set(groups[~used])
     crossed = cross_conformal(blend, X[FIT], y[FIT], groups=groups, cv=3, width="std")
-    assert len(np.unique(crossed.anchor_groups_)) == 12
+    assert len(np.unique(crossed.fitted_.anchors.groups)) == 12
     with pytest.raises(ValueError, match="one label for each of the 60 rows"):
         cross_conformal(blend, X[FIT], y[FIT], groups=groups[:9])
 

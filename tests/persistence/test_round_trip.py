@@ -402,10 +402,12 @@ def test_a_model_of_long_labels_can_be_saved(tmp_path):
     for rows in (10, 400):
         twin = TwinRegressor(Ridge(), pairs=1).fit(X[:rows], y[:rows])
         twinned.save(twin, tmp_path / "m.twin")
-        assert twinned.load(tmp_path / "m.twin").anchor_labels_ == twin.anchor_labels_
+        assert (
+            twinned.load(tmp_path / "m.twin").fitted_.anchors.labels == twin.fitted_.anchors.labels
+        )
         if rows == 10:
-            assert twin.anchor_labels_ == [name[:10_000] for name in X.index[:10]]
+            assert twin.fitted_.anchors.labels == [name[:10_000] for name in X.index[:10]]
             extended = twin.add_anchors(X, y)
             twinned.save(extended, tmp_path / "m.twin")
-    assert twin.anchor_labels_ is None
-    assert extended.anchor_labels_ is None
+    assert twin.fitted_.anchors.labels is None
+    assert extended.fitted_.anchors.labels is None

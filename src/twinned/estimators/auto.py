@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
-from twinned.batches.estimation import remove_deviations
-from twinned.estimators.blend_attributes import BlendAttributes, joint_scores
+from twinned.batches.estimation import KINDS, remove_deviations
 from twinned.estimators.blending.budget import fit_within
-from twinned.estimators.blending.combination import combine_members, with_common_function
 from twinned.estimators.blending.cross_fit import CrossFit, print_progress
+from twinned.estimators.blending.fitted_blend import (
+    BlendAttributes,
+    combine_members,
+    joint_scores,
+    with_common_function,
+)
 from twinned.estimators.blending.members import (
     CrossFittedMember,
     FitSettings,
@@ -31,6 +35,7 @@ from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_l
 from twinned.rows.schema import Floats
 from twinned.rows.training import VALIDATED, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
+    check_choice,
     check_n_jobs,
     check_real,
     draw_seed,
@@ -151,7 +156,7 @@ class AutoTwinRegressor(BlendAttributes):
     joint_scores_ : ndarray of shape (n,)
         Of each training row that has all of several targets, the least confidence at which the
         intervals contain all of them, in increasing order; see `predict_interval`.
-    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, anchor_groups_, n_features_in_
+    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, n_features_in_
         As in `TwinRegressor`; all training rows of positive weight are anchors.
 
     Examples
@@ -282,7 +287,7 @@ class AutoTwinRegressor(BlendAttributes):
         with limit_threads(1):
             seed, start = draw_seed(self.random_state), time.perf_counter()
             attributes = self._blend_of(rows, seed, start, self.time_budget)
-        return self._clone(attributes)
+        return self.unfitted_copy(**attributes)
 
     def training_rows(self) -> TrainingRows:
         """The anchors as rows to fit to again, with their folds where `cv` is no number."""
@@ -304,7 +309,10 @@ class AutoTwinRegressor(BlendAttributes):
         calibrate: bool = True,
     ) -> dict[str, Any]:
         """The fitted attributes of a blend of a single target; `start` is when the fit began."""
-        rows = weigh_by_error(remove_deviations(rows, self.batch_effect, shrinks=True))
+        if rows.batch is not None:
+            rows = remove_deviations(rows, self.batch_effect, shrinks=True)
+        if rows.y_std is not None:
+            rows = weigh_by_error(rows)
         shared = blend_rows(rows, self.cv, self.effort, seed)
         with ignore_table_warnings():
             members, skipped = self._fit_members(shared.rows, seed, start, budget)
@@ -317,12 +325,6 @@ class AutoTwinRegressor(BlendAttributes):
                 f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s"
             )
         return {"skipped_": skipped, **combined}
-
-    def _clone(self, attributes: dict[str, Any]) -> Any:
-        """A clone with the features of this estimator and other fitted attributes."""
-        model = self.unfitted_copy()
-        vars(model).update(attributes)
-        return model
 
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
@@ -340,12 +342,13 @@ class AutoTwinRegressor(BlendAttributes):
             except ValueError as error:
                 raise ValueError(f"Target {name!r}: {error}") from error
             attributes |= {"target_name_": name, "time_budget": budget}
-            self.targets_.append(self._clone(attributes))
+            self.targets_.append(self.unfitted_copy(**attributes))
         self.joint_scores_: Floats = joint_scores(self.targets_, data.n_table_rows)
 
     def check_parameters(self) -> list[MemberSpec]:
         """Raise for invalid parameters."""
         check_n_jobs(self.n_jobs)
+        check_choice("batch_effect", self.batch_effect, KINDS)
         parse_memory_limit(self.memory_limit)
         if self.time_budget is not None and check_real("time_budget", self.time_budget) <= 0:
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
@@ -355,7 +358,9 @@ class AutoTwinRegressor(BlendAttributes):
         self, rows: TrainingRows, seed: int, start: float, budget: float | None
     ) -> tuple[list[CrossFittedMember], dict[str, str]]:
         """Fit the members, and return them and why others were skipped."""
-        fragments = fragment_columns(vars(self).get("feature_names_in_", ()), rows.matrix)
+        fragments, names = np.arange(0), vars(self).get("feature_names_in_")
+        if names is not None:
+            fragments = fragment_columns(names, rows.matrix)
         settings = FitSettings(
             seed=seed,
             memory_limit=self.memory_limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -146,19 +146,9 @@ class FittedAttributes:
         return self.fitted_.anchors.weight
 
     @property
-    def anchor_labels_(self) -> list[Hashable] | None:
-        """Labels of the anchors in the training table, or None where it had no index."""
-        return self.fitted_.anchors.labels
-
-    @property
     def anchor_rows_(self) -> Indices:
         """(n_anchors,): rows of the training table; −1 of anchors that were added."""
         return self.fitted_.anchors.table_rows
-
-    @property
-    def anchor_groups_(self) -> Indices | None:
-        """(n_anchors,): codes of groups that are held out together, or None."""
-        return self.fitted_.anchors.groups
 
     @property
     def anchor_residuals_(self) -> Floats | None:

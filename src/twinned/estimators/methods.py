@@ -320,10 +320,11 @@ class BaseTwin(TwinMethods, BaseEstimator):
             )
         )
 
-    def unfitted_copy(self) -> Self:
-        """A clone that has the features of this estimator, to fit to some of its rows."""
+    def unfitted_copy(self, **attributes: Any) -> Any:
+        """A clone that has the features of this estimator, and these attributes."""
         other = clone(self)
-        vars(other).update({name: vars(self)[name] for name in VALIDATED & vars(self).keys()})
+        of_table = {name: vars(self)[name] for name in VALIDATED & vars(self).keys()}
+        vars(other).update(of_table | attributes)
         return other
 
     def __sklearn_is_fitted__(self) -> bool:

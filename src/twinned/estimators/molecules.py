@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
 
@@ -40,6 +41,7 @@ DESCRIPTORS = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MoleculeFeatures(TransformerMixin, BaseEstimator):
     """Descriptors and counted fragments of molecules, as a table.
 
@@ -77,18 +79,10 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
     [[46.1, 20.2], [94.1, 20.2]]
     """
 
-    def __init__(
-        self,
-        *,
-        descriptors: bool = True,
-        n_fragments: int = 2048,
-        radius: int = 3,
-        on_error: str = "raise",
-    ) -> None:
-        self.descriptors = descriptors
-        self.n_fragments = n_fragments
-        self.radius = radius
-        self.on_error = on_error
+    descriptors: bool = True
+    n_fragments: int = 2048
+    radius: int = 3
+    on_error: str = "raise"
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

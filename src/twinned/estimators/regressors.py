@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ _NODES = np.polynomial.hermite_e.hermegauss(15)
 QUADRATURE = _NODES[0], _NODES[1] / _NODES[1].sum()
 
 
+@dataclass(eq=False, repr=False)
 class GPRegressor(RegressorMixin, BaseEstimator):
     """Exact Gaussian process regression with one length scale per feature, and of counts.
 
@@ -58,18 +59,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        kernel: str = "matern",
-        *,
-        n_counts: int = 0,
-        max_rows: int = 2000,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.n_counts = n_counts
-        self.max_rows = max_rows
-        self.random_state = random_state
+    kernel: str = "matern"
+    _: KW_ONLY
+    n_counts: int = 0
+    max_rows: int = 2000
+    random_state: int | np.random.RandomState | None = None
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -165,6 +159,7 @@ class TransformedModel:
         return values.clip(self.lower, self.upper) @ weights
 
 
+@dataclass(eq=False, repr=False)
 class PowerRegressor(RegressorMixin, BaseEstimator):
     """A regressor of Yeo–Johnson transformed features and of a transformed target.
 
@@ -195,8 +190,7 @@ class PowerRegressor(RegressorMixin, BaseEstimator):
     (True, True)
     """
 
-    def __init__(self, regressor: Any) -> None:
-        self.regressor = regressor
+    regressor: Any
 
     def fit(self, X: Floats, y: Floats, sample_weight: Floats | None = None) -> Self:
         """Fit to all rows; five folds give the errors of the transformed target.

@@ -11,7 +11,6 @@ After that a loop sums to (1 − 3Λ)a: Λ = 1/3 closes it, and Λ = 1 overshoot
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -26,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
+from twinned.exceptions import MemoryLimitError
 from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
@@ -100,15 +99,14 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         Number of threads of the twin, where it has none of its own.
     random_state : int, RandomState or None, default=None
         Seed of the loops, and of a twin without a seed.
-    verbose : int, default=0
-        With 1, the inconsistency of each round is printed.
 
     Attributes
     ----------
     twin_ : TwinRegressor or TwinNeuralRegressor
         The fitted twin; its anchors are the labelled rows.
     loop_inconsistency_ : ndarray of shape (n_rounds_ + 1,)
-        Mean |a| over the loops, before relabelling and after each round; NaN without loops.
+        Mean |a| over the loops, before relabelling and after each round; NaN without loops. Where
+        it grows, use `n_rounds=1`, or a `loop_weight` of at most 1/3.
     n_rounds_ : int
         Number of rounds; 0 without unlabelled rows.
     n_unlabelled_ : int
@@ -134,7 +132,6 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     n_rounds: int = 1
     n_jobs: int | None = None
     random_state: int | np.random.RandomState | None = None
-    verbose: int = 0
 
     def __sklearn_tags__(self) -> Tags:
         return get_tags(self._base_twin())
@@ -236,17 +233,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
                 fitted = replace(fitted, model=replace(fitted.model, symmetric=False))
             sides = [fitted.predict_difference(*side)[0] for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
-            if self.verbose:
-                print(f"[SemiSupervised] round {number}: inconsistency {inconsistency[-1]:.4g}")
         twin.n_pairs_ += 3 * n_loops
-        if self.n_rounds > 1 and inconsistency[-1] > inconsistency[0]:
-            warnings.warn(
-                f"The inconsistency of loops increased from {inconsistency[0]:.3g} to "
-                f"{inconsistency[-1]:.3g} in {self.n_rounds} rounds with loop_weight="
-                f"{self.loop_weight:g}; use n_rounds=1, or a loop_weight of at most 1/3.",
-                GrowingInconsistencyWarning,
-                stacklevel=3,
-            )
         return twin, np.array(inconsistency)
 
     def _count_loops(self, twin):

@@ -198,10 +198,6 @@ class Clock:
         """Seconds for the blend and its intervals, more on a slow or busy machine."""
         return self._finishing * max(0.7, self._slowness)
 
-    def fits(self, spec: MemberSpec, share: float) -> bool:
-        """Whether a member is expected to take at most this share of the remaining time."""
-        return self.expected(spec) < share * self.remaining / _SAFETY
-
     def expected(self, spec: MemberSpec) -> float:
         """Expected seconds of all fits of a member."""
         return self._costs.seconds(spec) * self._slowness
@@ -209,9 +205,6 @@ class Clock:
     @property
     def _slowness(self) -> float:
         return self._actual / self._expected
-
-    def seconds_per_gain(self, spec: MemberSpec) -> float:
-        return self._costs.seconds(spec) / _GAIN.get(spec.plain_name, 1.0)
 
     def describe_lack(self, spec: MemberSpec) -> str:
         """The reason why a member is not fitted."""
@@ -233,7 +226,8 @@ def fit_within(
     """Fit members one after another; the blend ends `budget` seconds after `start`."""
     clock = Clock(start + budget, fits.cost_model(effective_n_jobs(fits.settings.n_jobs)))
     specs = fits.without_needless(specs)
-    specs = sorted(specs, key=lambda s: (s.name != "ridge", clock.seconds_per_gain(s)))
+    seconds_per_gain = {s.name: clock.expected(s) / _GAIN.get(s.plain_name, 1.0) for s in specs}
+    specs = sorted(specs, key=lambda s: (s.name != "ridge", seconds_per_gain[s.name]))
     efforts = {spec.name: spec.efforts(fits.n_features) for spec in specs}
     # the fits that may still be tried, in this order
     pending = [
@@ -268,12 +262,15 @@ def _next_fit(
 
     First come those that leave time for others, then other members, then fits of more effort.
     """
-    affordable = [spec for spec in pending if clock.fits(spec, 1.0)]
+    remaining = clock.remaining / _SAFETY
+    affordable = [spec for spec in pending if clock.expected(spec) < remaining]
     if affordable:
-        return min(
-            affordable,
-            key=lambda spec: 2 if spec.name in members else not clock.fits(spec, _FIRST_SHARE),
-        )
+
+        def priority(spec: MemberSpec) -> int:
+            takes_long = clock.expected(spec) >= _FIRST_SHARE * remaining
+            return 2 if spec.name in members else int(takes_long)
+
+        return min(affordable, key=priority)
     if members or not pending:
         return None
     return min(pending, key=lambda spec: (spec.name != "ridge", clock.expected(spec)))
