@@ -306,7 +306,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         target = target[:, 0] if training.target.ndim == 1 else target
         training = training.with_pseudo_labels(np.concatenate(pairs), target)
         base = unwrap_search(model.estimator)
-        estimator = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
+        with limit_threads(self.n_jobs):
+            estimator = fit_on_pairs(base, training, rng=None, n_jobs=self.n_jobs)
         self._fitted = replace(self.fitted_, model=replace(model, estimator=estimator))
 
     def max_pseudo_pairs(self) -> int:
@@ -326,15 +327,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _validate_rows(self, X, y, **arguments):
         """The validated arguments of `fit`."""
+        multi_output = self.__sklearn_tags__().target_tags.multi_output
         self.check_parameters()
         self._pair_dtype = pair_dtype(make_base_estimator(self.estimator), X)
         return validate_training_rows(
-            self,
-            X,
-            y,
-            **arguments,
-            pair_dtype=self._pair_dtype,
-            multi_output=self.__sklearn_tags__().target_tags.multi_output,
+            self, X, y, **arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
         )
 
     def fit_rows(
@@ -381,6 +378,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self, rows: TrainingRows, sizes: TreeSizes
     ) -> tuple[FittedTwin, PairTrainingSet]:
         """The state without residuals, by these sizes of the default estimator, and its pairs."""
+        has_learned_metric = uses_learned_metric(self.pairs, self.anchors, self.weights)
         anchor_strategy = as_anchor_strategy(self.anchors)
         weight_strategy = as_weight_strategy(self.weights)
         rng = check_random_state(self.random_state)
@@ -388,10 +386,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if self.estimator is None and not callable(self.pair_features):
             selected = important_features(rows.matrix, rows.y, MAX_FEATURES, rows.weight)
         features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
-        n_rows, n_outputs = rows.outputs.shape
-        base = make_base_estimator(self.estimator, sizes, n_rows, n_outputs, len(selected))
-        learned = None
-        if uses_learned_metric(self.pairs, self.anchors, self.weights):
+        base, learned = self.estimator, None
+        if base is None:
+            base = sizes.make_estimator(*rows.outputs.shape, len(selected))
+        if has_learned_metric:
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
         builder = TrainingPairBuilder(self, base, features, rows, rng)
         pairs = builder.draw(sizes, learned)

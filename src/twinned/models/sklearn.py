@@ -26,7 +26,7 @@ from twinned.models.base_estimator import (
     supports_weights,
 )
 from twinned.models.protocol import AnchoredModel
-from twinned.models.resources import count_threads, limit_threads, parse_memory_limit, row_blocks
+from twinned.models.resources import count_threads, parse_memory_limit, row_blocks
 from twinned.models.trees import predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders, difference
@@ -242,6 +242,7 @@ def fit_on_pairs(
 ) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed.
 
+    HistGradientBoosting has no `n_jobs`: the caller limits the threads of OpenMP.
     Pairs of gradient boosting are rounded in place (see `round_pairs`), and columns that hardly any
     pair knows are set to 0, so that they are not used.
     """
@@ -257,8 +258,7 @@ def fit_on_pairs(
         base.set_params(n_jobs=count_threads(n_jobs))
     _clear_unknown_columns(pairs)
     is_rounded = round_pairs(base, training)
-    # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
-    with limit_threads(n_jobs), bins_without_weights(base):
+    with bins_without_weights(base):
         base.fit(pairs, training.target, **training.fit_params)
     if is_search(base):
         set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs

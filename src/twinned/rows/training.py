@@ -132,7 +132,7 @@ class TrainingRows:
         """The encoded rows."""
         return self.schema.to_rows(self.matrix)
 
-    @property
+    @cached_property
     def targets(self) -> Floats:
         """(row,) or (row, output): y for a model, of a single output flat."""
         return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y

@@ -32,7 +32,6 @@ from twinned.estimators.blending.members import (
     FitSettings,
     MemberSpec,
     choose_tree_effort,
-    supports_bounds,
 )
 from twinned.estimators.blending.model import FeaturePreparation, FittedMember
 from twinned.estimators.blending.rows import impute_folds
@@ -344,18 +343,17 @@ def fit_member(
     options: dict[str, object] = {"learn": settings.learn} if spec.has_threads else {}
     if spec.name in (EXTRA_TREES, "boosting"):
         y = round_for_sums(y)
-    if bounds is not None and supports_bounds(estimator):
-        y = np.where(bounds.censored, np.nan, bounds.lower)
-        options |= {"y_lower": bounds.lower, "y_upper": bounds.upper}
+    if spec.one_fit:
+        if bounds is not None:
+            y = np.where(bounds.censored, np.nan, bounds.lower)
+            options |= {"y_lower": bounds.lower, "y_upper": bounds.upper}
         estimator.fit_with_folds(features, y, weight, rows.folds, **options)
     elif bounds is not None and isinstance(estimator, TwinRegressor):
         estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
-    elif bounds is None and spec.one_fit:
-        estimator.fit_with_folds(features, y, weight, rows.folds, **options)
-    elif weight is not None and has_fit_parameter(estimator, "sample_weight"):
-        estimator.fit(features, y, sample_weight=weight)
     else:
-        estimator.fit(features, y)
+        if weight is not None and has_fit_parameter(estimator, "sample_weight"):
+            options["sample_weight"] = weight
+        estimator.fit(features, y, **options)
     if spec.name == "neural_twin":  # pairs with all anchors would take most of a prediction's time
         estimator.condense_anchors(NETWORK_ANCHORS)
     return FittedMember(spec.label, estimator, preparation)

@@ -170,27 +170,20 @@ def ratio_of_rmse(
     squares: Floats = np.column_stack(
         [np.bincount(unit, weight * values**2) for values in (errors, baseline_errors)]
     ).astype(np.float64)
-    n_units, rng = len(squares), np.random.RandomState(seed)
+    n_units, rng, total = len(squares), np.random.RandomState(seed), squares.sum(axis=0)
     draws: list[Floats] = [
         np.bincount(rng.randint(n_units, size=n_units), minlength=n_units) @ squares
         for _ in range(_BOOTSTRAP_DRAWS)
     ]
+    error, baseline_error = np.sqrt([total, *draws]).T
+    ratio = np.where(error == baseline_error, 1.0, np.inf)  # where the second is 0
+    np.divide(error, baseline_error, out=ratio, where=baseline_error > 0)
     tail = (1 - confidence) / 2
-    lower, upper = np.quantile([_root_ratio(draw) for draw in draws], [tail, 1 - tail])
-    rmse, baseline_rmse = np.sqrt(squares.sum(axis=0) / weight.sum())
-    return {
-        "ratio": _root_ratio(squares.sum(axis=0)),
-        "lower": float(lower),
-        "upper": float(upper),
-        "rmse": float(rmse),
-        "baseline_rmse": float(baseline_rmse),
-    }
-
-
-def _root_ratio(squares: Floats) -> float:
-    """Root of the first over the second; 1 where both are zero."""
-    first, second = np.sqrt(squares)
-    return float(first / second) if second > 0 else (1.0 if first == 0 else np.inf)
+    lower, upper = np.quantile(ratio[1:], [tail, 1 - tail])
+    rmse, baseline_rmse = np.sqrt(total / weight.sum())
+    values = ratio[0], lower, upper, rmse, baseline_rmse
+    names = "ratio", "lower", "upper", "rmse", "baseline_rmse"
+    return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
 # --- results of a fit ---
