@@ -365,7 +365,7 @@ def test_differences_are_the_weighted_mean_of_the_members(model, data):
     A, B = X_test[:10], X_test[10:]
     expected = 0.0
     for name, weight in zip(model.member_names_, model.member_weights_, strict=True):
-        member = next(m for m in model.fitted_members_ if m.label == name)
+        member = next(m for m in model.blend_model_.members if m.label == name)
         if member.is_twin:
             own = member.estimator.predict_difference(
                 member.preparation.transform(A), member.preparation.transform(B)

@@ -365,7 +365,7 @@ def _add_learning_curve(
         )
         return
     progress(f"learning curve of {name}")
-    member = next(member for member in blend.fitted_members_ if member.label == name)
+    member = next(member for member in blend.blend_model_.members if member.label == name)
     with limit_threads(1):  # as in the fits of the blend
         curve = learning_curve(
             member.estimator,

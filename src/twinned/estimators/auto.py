@@ -21,12 +21,7 @@ from twinned.estimators.blending.fitted_blend import (
     joint_scores,
     with_common_function,
 )
-from twinned.estimators.blending.members import (
-    CrossFittedMember,
-    FitSettings,
-    MemberSpec,
-    resolve_members,
-)
+from twinned.estimators.blending.members import FitSettings, MemberSpec, resolve_members
 from twinned.estimators.blending.rows import blend_rows
 from twinned.estimators.molecules import fragment_columns
 from twinned.exceptions import ignore_table_warnings
@@ -314,8 +309,25 @@ class AutoTwinRegressor(BlendAttributes):
         if rows.y_std is not None:
             rows = weigh_by_error(rows)
         shared = blend_rows(rows, self.cv, self.effort, seed)
+        fragments, names = np.arange(0), vars(self).get("feature_names_in_")
+        if names is not None:
+            fragments = fragment_columns(names, rows.matrix)
+        settings = FitSettings(
+            seed=seed,
+            memory_limit=self.memory_limit,
+            n_jobs=self.n_jobs,
+            fragments=np.setdiff1d(fragments, rows.schema.categorical),
+            verbose=self.verbose > 0,
+        )
+        has_fragments = len(settings.fragments) > 0
+        specs = resolve_members(self.members, self.effort, has_fragments=has_fragments)
+        fits = CrossFit(shared.rows, settings)
         with ignore_table_warnings():
-            members, skipped = self._fit_members(shared.rows, seed, start, budget)
+            if budget is None:
+                members = fits.fit_all(specs)
+            else:
+                members = fit_within(fits, specs, start + budget)
+            fits.report_skipped(stacklevel=5)
             members = with_common_function(members, shared)
             memory = MemoryBudget(self.memory_limit, self.n_jobs)
             combined = combine_members(members, shared, seed, memory, calibrate=calibrate)
@@ -324,7 +336,7 @@ class AutoTwinRegressor(BlendAttributes):
             print_progress(
                 f"blend ({method}): RMSE {rmse:.4g}, all in {time.perf_counter() - start:.1f} s"
             )
-        return {"skipped_": skipped, **combined}
+        return {"skipped_": fits.skipped, **combined}
 
     def _fit_targets(self, data: TrainingRows, names: list[str], seed: int, start: float) -> None:
         """Fit a blend to each target, on the same folds; each has the rows that have its value."""
@@ -353,27 +365,6 @@ class AutoTwinRegressor(BlendAttributes):
         if self.time_budget is not None and check_real("time_budget", self.time_budget) <= 0:
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
         return resolve_members(self.members, self.effort)
-
-    def _fit_members(
-        self, rows: TrainingRows, seed: int, start: float, budget: float | None
-    ) -> tuple[list[CrossFittedMember], dict[str, str]]:
-        """Fit the members, and return them and why others were skipped."""
-        fragments, names = np.arange(0), vars(self).get("feature_names_in_")
-        if names is not None:
-            fragments = fragment_columns(names, rows.matrix)
-        settings = FitSettings(
-            seed=seed,
-            memory_limit=self.memory_limit,
-            n_jobs=self.n_jobs,
-            fragments=np.setdiff1d(fragments, rows.schema.categorical),
-            verbose=self.verbose > 0,
-        )
-        has_fragments = len(settings.fragments) > 0
-        specs = resolve_members(self.members, self.effort, has_fragments=has_fragments)
-        fits = CrossFit(rows, settings)
-        members = fits.fit_all(specs) if budget is None else fit_within(fits, specs, budget, start)
-        fits.report_skipped(stacklevel=6)
-        return members, fits.skipped
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.

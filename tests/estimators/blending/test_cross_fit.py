@@ -46,7 +46,7 @@ class SimulatedFits(CrossFit):
 
     def labels_within(self, specs, budget, share=0.0):
         self.share, self.now = share, 0.0
-        return [member.label for member in fit_within(self, specs, budget, 0.0)]
+        return [member.label for member in fit_within(self, specs, budget)]
 
 
 @pytest.fixture
@@ -377,7 +377,7 @@ def test_processes_of_a_wide_table_have_few_features_first(
 
     monkeypatch.setattr(CrossFit, "fit_one", fit)
     fits = CrossFit(wide_rows, FitSettings(n_jobs=1))
-    results = fit_within(fits, resolve_members(["ridge", "gp_matern"], "balanced"), budget, 0.0)
+    results = fit_within(fits, resolve_members(["ridge", "gp_matern"], "balanced"), budget)
     assert [result.spec.label for result in results] == ["ridge", label]
     assert tried[:3] == ["ridge", "gp_matern:small", "gp_matern"]
     assert len(tried) == len(set(tried))
@@ -390,7 +390,7 @@ def test_folds_of_one_fit_have_threads_and_the_same_result(rng):
     for n_jobs in (1, 2):
         fits = power_fits(X, np.exp(X[:, 0]) + X[:, 1])
         fits.settings = FitSettings(n_jobs=n_jobs)
-        results = fit_within(fits, specs, 1e6, perf_counter())
+        results = fit_within(fits, specs, perf_counter() + 1e6)
         predictions.append([result.out_of_fold for result in results])
     np.testing.assert_array_equal(*predictions)
 

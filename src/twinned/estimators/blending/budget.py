@@ -220,11 +220,9 @@ class Clock:
         self._actual += seconds
 
 
-def fit_within(
-    fits: CrossFit, specs: list[MemberSpec], budget: float, start: float
-) -> list[CrossFittedMember]:
-    """Fit members one after another; the blend ends `budget` seconds after `start`."""
-    clock = Clock(start + budget, fits.cost_model(effective_n_jobs(fits.settings.n_jobs)))
+def fit_within(fits: CrossFit, specs: list[MemberSpec], deadline: float) -> list[CrossFittedMember]:
+    """Fit members one after another; the blend ends at this time of `time.perf_counter`."""
+    clock = Clock(deadline, fits.cost_model(effective_n_jobs(fits.settings.n_jobs)))
     specs = fits.without_needless(specs)
     seconds_per_gain = {s.name: clock.expected(s) / _GAIN.get(s.plain_name, 1.0) for s in specs}
     specs = sorted(specs, key=lambda s: (s.name != "ridge", seconds_per_gain[s.name]))

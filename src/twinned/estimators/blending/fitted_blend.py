@@ -80,14 +80,9 @@ class BlendAttributes(BaseTwin):
         return model
 
     @property
-    def fitted_members_(self) -> list[FittedMember]:
-        """The fitted members, with the preparation of their features."""
-        return self.blend_model_.members
-
-    @property
     def members_(self) -> dict[str, Any]:
         """The fitted estimators by name."""
-        return {member.label: member.estimator for member in self.fitted_members_}
+        return {member.label: member.estimator for member in self.blend_model_.members}
 
     @property
     def member_weights_(self) -> Floats:
@@ -168,7 +163,7 @@ class BlendAttributes(BaseTwin):
         if not self.targets_:
             with ignore_table_warnings(), limit_threads(self.n_jobs):
                 extended = super().add_anchors(X, y, batch=batch)
-            extended._record = None
+            vars(extended).pop("_record", None)
             return extended
         check_consistent_length(X, y)
         extended = copy.copy(self)

@@ -181,9 +181,13 @@ def ratio_of_rmse(
     tail = (1 - confidence) / 2
     lower, upper = np.quantile(ratio[1:], [tail, 1 - tail])
     rmse, baseline_rmse = np.sqrt(total / weight.sum())
-    values = ratio[0], lower, upper, rmse, baseline_rmse
-    names = "ratio", "lower", "upper", "rmse", "baseline_rmse"
-    return {name: float(value) for name, value in zip(names, values, strict=True)}
+    return {
+        "ratio": float(ratio[0]),
+        "lower": float(lower),
+        "upper": float(upper),
+        "rmse": float(rmse),
+        "baseline_rmse": float(baseline_rmse),
+    }
 
 
 # --- results of a fit ---
