@@ -327,7 +327,7 @@ class AutoTwinRegressor(BlendAttributes):
                 members = fits.fit_all(specs)
             else:
                 members = fit_within(fits, specs, start + budget)
-            fits.report_skipped(stacklevel=5)
+            fits.report_skipped(stacklevel=4)
             members = with_common_function(members, shared)
             memory = MemoryBudget(self.memory_limit, self.n_jobs)
             combined = combine_members(members, shared, seed, memory, calibrate=calibrate)
