@@ -61,7 +61,7 @@ REFUSED = [
     ("(blend|power|neural twin|semi neural)/.*/c_code", "does not support"),
     (".*/batch/(onnx|c_code)", "batches"),
     ("(twin|crossed)/.*/c_code", "supports trees"),
-    ("nearest/.*/c_code", "anchors"),
+    ("nearest/.*/(onnx|c_code)", "anchors"),
     (f"{TRANSFORMED}/measured", "must be a twin or a blend"),
     ("semi.*/measured", "must be a twin or a blend"),
     (".*/added/measured|conformal/.*/measured", "anchors of the twin must be all rows"),

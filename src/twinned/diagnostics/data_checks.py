@@ -20,7 +20,6 @@ from sklearn.model_selection import cross_val_predict
 
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
-    MIN_ROWS,
     WARNING,
     CheckedTable,
     Finding,
@@ -32,7 +31,7 @@ from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_interval, format_significant
 from twinned.rows.schema import Floats
-from twinned.rows.validation import count_rows, validate_target
+from twinned.rows.validation import count_rows
 
 # Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).
 _LEAK_R2 = 0.995
@@ -47,17 +46,6 @@ _LEAST_DEGREES = 5  # of freedom of a noise floor
 _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 _LEAST_STEPS = 5  # of a sorted column
 _TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
-
-
-def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
-    """Return the finding that the logarithm of y is predicted better, if it is.
-
-    X and y are the labelled rows; fewer than twenty have no finding.
-    """
-    if count_rows(X) < MIN_ROWS:
-        return None
-    table = CheckedTable.encode(X, validate_target(None, y, count_rows(X), multi_output=False))
-    return next(check_skewness(table.sample()), None)
 
 
 def check_data(

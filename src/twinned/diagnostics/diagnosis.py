@@ -129,8 +129,6 @@ class Diagnosis:
         What the data checks found; see `check_data`.
     checks : dict of str to CheckResult
         Results by the key of the check; each names its model.
-    relevance : ndarray of shape (n_features,)
-        `feature_relevance_` of the recommended model.
     skipped : dict of str to str
         Members and checks that were skipped, with the reason.
     X, y : the rows that were fitted, and their values
@@ -151,7 +149,6 @@ class Diagnosis:
     errors: ErrorSummary
     leaderboard: pd.DataFrame
     out_of_fold: pd.DataFrame
-    relevance: Floats
     X: ArrayLike
     y: Floats
     rows: Indices | None
@@ -297,7 +294,6 @@ def _recommend(
         errors=summarize_errors(held_out_y, out_of_fold["prediction"].to_numpy(), means),
         leaderboard=comparison_table(blend, twin, transform),
         out_of_fold=out_of_fold,
-        relevance=twin.feature_relevance_,
         X=known_rows.X,
         y=known_rows.y,
         rows=None if len(known_rows) == n_rows else known_rows.table_rows,

@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
 from twinned.rows.schema import Floats
 
 
@@ -33,12 +32,12 @@ def read_fitted(twin: TwinMethods) -> FittedTwin:
     """The fitted state of a twin, from which files predict; raise where none can."""
     refuse_batches(twin)
     fitted = twin.fitted_
-    model, weights = fitted.model, fitted.weight_strategy
+    model = fitted.model
     if isinstance(model, SklearnDifferenceModel) and callable(model.features.kind):
         refuse("pair_features is a Python function", "use one of those with a name")
-    if type(weights) not in (UniformWeights, DistanceWeights, GPWeights):
-        way_out = "use weights='uniform', 'distance' or GPWeights()"
-        refuse(f"weights={weights!r} is a Python function", way_out)
+    if not fitted.uses_all_anchors_equally:
+        strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
+        refuse(f"exports use all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
     return fitted
 
 

@@ -66,15 +66,6 @@ def test_categories_that_are_numbers(check, rng):
     check(twin, X)
 
 
-def test_distances_of_categories(check, rng):
-    X = make_table(60, rng, missing=0.1).drop(columns="rooms")
-    X["area"] = X["area"].fillna(0.5)  # without ties
-    y = X["area"].to_numpy() + (X["wall"] == "wood")
-    twin = TwinRegressor(SMALL, pairs=10, weights="distance", random_state=0)
-    new = make_table(30, rng, missing=0.1).drop(columns="rooms")
-    check(twin.fit(X, y), new.fillna({"area": 0.4}))
-
-
 def test_an_unknown_level_is_missing(tmp_path, rng):
     X = make_table(60, rng)[["area", "size"]]
     X.loc[0, "size"] = None  # else rows without it are completed

@@ -109,9 +109,8 @@ def test_encoders_before_a_twin_are_refused(tmp_path, rng):
     [
         TwinRegressor(BOOSTING, pairs=10, random_state=0),
         TwinRegressor(BOOSTING, pairs=10, cv=3, random_state=0),
-        TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(5), weights="distance"),
     ],
-    ids=["equal", "errors", "nearest"],
+    ids=["equal", "errors"],
 )
 def test_the_logarithm_of_the_target(tmp_path, rows, twin, local_power):
     X, y, new = rows

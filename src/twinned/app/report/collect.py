@@ -180,8 +180,9 @@ def coverage_of_classes(diagnosis: Diagnosis) -> list[Content]:
 
 def importance(diagnosis: Diagnosis, names: list[str]) -> list[Content]:
     """Return `feature_relevance_` of the recommended model, the largest first."""
-    order = np.argsort(-diagnosis.relevance, kind="stable")
-    shares = diagnosis.relevance.round(4).tolist()
+    relevance = diagnosis.twin.feature_relevance_
+    order = np.argsort(-relevance, kind="stable")
+    shares = relevance.round(4).tolist()
     return [{"name": names[feature], "share": shares[feature]} for feature in order]
 
 

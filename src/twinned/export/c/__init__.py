@@ -163,9 +163,6 @@ def _read_twin(model: BaseEstimator) -> FittedTwin:
     if not isinstance(fitted.model, SklearnDifferenceModel):
         way_out = "fit a TwinRegressor (twinned fit --model twin), or use to_onnx"
         refuse(f"C code does not support {type(model).__name__}", way_out)
-    if not fitted.uses_all_anchors_equally:
-        strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
-        refuse(f"C code uses all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
     check_single_output(fitted.anchors.outputs.shape[1])
     return fitted
 

@@ -64,9 +64,9 @@ class Tensor:
         """Entries of the last axis."""
         return self.take(np.asarray(indices, dtype=np.int64), axis=-1)
 
-    def take(self, indices: Operand | None, axis: int = 0) -> Tensor:
-        """Entries of an axis; None for all of them."""
-        return self if indices is None else self.apply("Gather", indices, axis=axis)
+    def take(self, indices: Operand, axis: int = 0) -> Tensor:
+        """Entries of an axis."""
+        return self.apply("Gather", indices, axis=axis)
 
     def sum(self, axis: int, *, keepdims: bool = False) -> Tensor:
         return self.reduce("ReduceSum", axis, keepdims=keepdims)

@@ -18,7 +18,7 @@ from twinned.estimators.target import TransformedTargetTwin
 from twinned.export.model_parts import NotExportableError, read_feature_names, read_fitted, refuse
 from twinned.export.onnx.graph import DOUBLE, ML_DOMAIN, Graph, Tensor, concatenate
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
-from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
+from twinned.export.onnx.regressors import add_nearest, add_regressor, add_scaler, add_squares
 from twinned.export.onnx.twins import (
     AnchorGraph,
     Moments,
@@ -229,7 +229,7 @@ def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) ->
         return ((values - neighbors.scaler.mean_) / neighbors.scaler.scale_).fill_nan(0.0)
 
     def features_of_row(row: Tensor, mean: Tensor) -> list[Tensor]:
-        distances, indices = add_nearest(add_distances(standardized(row), rows), k)
+        distances, indices = add_nearest(add_squares(standardized(row), rows).apply("Sqrt"), k)
         y = known_y.take(indices).reshape(-1)
 
         def mean_of(values: Tensor) -> Tensor:

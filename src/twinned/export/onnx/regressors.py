@@ -108,18 +108,10 @@ def _add_power(values: Tensor, power: Tensor) -> Tensor:
 # --- distances --------------------------------------------------------------------------------
 
 
-def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
-    """(row,) distances of a row (feature,) to rows (row, feature)."""
-    if metric not in ("euclidean", "sqeuclidean", "nan_euclidean"):
-        refuse(f"the metric {metric!r} is not supported", "use 'euclidean' or 'learned'")
+def add_squares(row: Tensor, rows: Tensor) -> Tensor:
+    """(row,) squared Euclidean distances of a row (feature,) to rows (row, feature)."""
     gaps = rows - row
-    if metric == "nan_euclidean":
-        # over the features that both have, scaled to all; NaN where they share none
-        share = gaps.is_nan().apply("Where", 0.0, 1.0).mean(-1)
-        gaps = gaps.fill_nan(0.0)
-        return ((gaps * gaps).sum(-1) / share).apply("Sqrt")
-    squares = (gaps * gaps).sum(-1)
-    return squares if metric == "sqeuclidean" else squares.apply("Sqrt")
+    return (gaps * gaps).sum(-1)
 
 
 def add_nearest(distances: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -130,13 +122,6 @@ def add_nearest(distances: Tensor, k: int) -> tuple[Tensor, Tensor]:
     add, keys = distances.graph.add_several, distances.cast(FLOAT)
     _, indices = add("TopK", 2, keys, np.array([k]), axis=-1, largest=0, sorted=1)
     return distances.take(indices), indices
-
-
-def add_inverse(distances: Tensor) -> Tensor:
-    """Inverse distances; where some are zero, 1 for these and 0 for others."""
-    is_zero = distances.equals(0.0)
-    any_zero = is_zero.reduce("ReduceMax", -1, keepdims=True).apply("Greater", 0.0)
-    return any_zero.apply("Where", is_zero, 1.0 / distances.apply("Max", 1e-300))
 
 
 def add_matern(squares: Tensor) -> Tensor:
@@ -157,7 +142,7 @@ def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
         return (values - process.X[0]) / process.length_scales
 
     def mean_of_row(row: Tensor) -> list[Tensor]:
-        squares = add_distances(scaled(row), rows, "sqeuclidean")
+        squares = add_squares(scaled(row), rows)
         is_matern = process.kernel == "matern"
         kernel = add_matern(squares) if is_matern else (squares * -0.5).apply("Exp")
         return [kernel @ process.dual]

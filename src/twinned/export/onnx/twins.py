@@ -20,10 +20,8 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.inputs import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.anchors import DistanceWeights, GPWeights
 from twinned.pairing.differences import both_orders
 from twinned.pairing.pairs import PairColumn
-from twinned.rows.neighbors import LEARNED
 from twinned.rows.schema import Floats, TableSchema
 
 Networks = NeuralDifferenceModel | PlainNetworks
@@ -122,12 +120,8 @@ class AnchorGraph:
         return [(shares * estimates).sum(0), (shares * self._in_units_of_y(estimates)).sum(0)]
 
     def _moments_of_query(self, query: Tensor) -> list[Tensor]:
-        indices, distances = None, None
-        if self._fitted.nearest is not None:
-            n_nearest, metric = self._fitted.nearest
-            distances, indices = regressors.add_nearest(self._distances(query, metric), n_nearest)
-        estimates = self._differences(query, indices) + self._known_y.take(indices)
-        shares = self._shares(query, indices, distances)  # (anchor, 1)
+        estimates = self._differences(query) + self._known_y
+        shares = anchor_shares(self._fitted)[:, None]
         member_weights = self._fitted.model.member_weights[:, None]
 
         def mean_of(values: Tensor) -> Tensor:
@@ -142,39 +136,33 @@ class AnchorGraph:
 
     # --- differences --------------------------------------------------------------------------
 
-    def _differences(self, query: Tensor, indices: Tensor | None) -> Tensor:
-        """(member, anchor, output): F(query, anchor), of the anchors with these indices or all."""
+    def _differences(self, query: Tensor) -> Tensor:
+        """(member, anchor, output): F(query, anchor)."""
         model = self._fitted.model
         if isinstance(model, NeuralDifferenceModel):
-            return self._neural_differences(model, query, indices)
+            return self._neural_differences(model, query)
         assert isinstance(model, SklearnDifferenceModel)
-        return self._pair_differences(model, query, indices)
+        return self._pair_differences(model, query)
 
-    def _neural_differences(
-        self, model: NeuralDifferenceModel, query: Tensor, indices: Tensor | None
-    ) -> Tensor:
+    def _neural_differences(self, model: NeuralDifferenceModel, query: Tensor) -> Tensor:
         layers = _Layers(model, self._fitted.schema.n_encoded)
         with self._graph.outside_loops():
-            anchor_halves = layers.first(self._rows)  # computed once
+            first, second = layers.first(self._rows)  # computed once
         query_halves = layers.first(query.add_axis(0))
-        first, second = (half.take(indices, 1) for half in anchor_halves)
         # the bias of the output layer cancels
         forward = layers.last_hidden(second + query_halves[0])
         backward = layers.last_hidden(first + query_halves[1])
         scaled = (forward - backward) @ (np.float32(0.5) * layers.output_weight)
         return scaled.cast(DOUBLE) * model.scale.y_spread
 
-    def _pair_differences(
-        self, model: SklearnDifferenceModel, query: Tensor, indices: Tensor | None
-    ) -> Tensor:
+    def _pair_differences(self, model: SklearnDifferenceModel, query: Tensor) -> Tensor:
         role, source = model.features.layout(self._fitted.anchors.rows)
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
-        anchors = self._rows.take(indices)
         # the query is repeated for each anchor
-        queries = query.apply("Expand", anchors.apply("Shape"))
-        orders = [_pairs(groups, queries, anchors)]
+        queries = query.apply("Expand", self._rows.apply("Shape"))
+        orders = [_pairs(groups, queries, self._rows)]
         if model.symmetric:
-            orders.append(_pairs(groups, anchors, queries))
+            orders.append(_pairs(groups, self._rows, queries))
         pairs = concatenate(orders, axis=0)
         if model.features.dtype == np.float32:
             pairs = pairs.cast(FLOAT).cast(DOUBLE)
@@ -184,70 +172,47 @@ class AnchorGraph:
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
         return predicted * signs if model.symmetric else predicted
 
-    # --- weights ------------------------------------------------------------------------------
-
-    def _shares(self, query: Tensor, indices: Tensor | None, distances: Tensor | None) -> Tensor:
-        """(anchor, 1): weights of the estimates by differences, which sum to one."""
-        strategy = self._fitted.weight_strategy
-        shares = self._graph.constant(anchor_shares(self._fitted)).take(indices)
-        if isinstance(strategy, DistanceWeights):
-            if distances is None:
-                distances = self._distances(query, "nan_euclidean")
-            shares = shares * _inverse_of_known(distances)
-        elif isinstance(strategy, GPWeights):
-            shares = shares * self._process_weights(query, strategy.power).take(indices)
-        return (shares / shares.sum(0, keepdims=True)).add_axis(1)
+    # --- the process of the learned metric ----------------------------------------------------
 
     def _process_weights(self, query: Tensor, power: float) -> Tensor:
         """(anchor,) powers of inverse variances of y at the query, given each anchor."""
         metric = self._fitted.anchors.metric
-        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
-        correlation = regressors.add_matern(distances * distances)
+        correlation = regressors.add_matern(self._squares(query, 1.0 / metric.length_scales))
         total = (1.0 + metric.noise) ** 2
         return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
 
     def _process_std_of_query(self, query: Tensor) -> list[Tensor]:
         process, schema = self._fitted.anchors.process, self._fitted.schema
         inverse_lengths = 1.0 / process.metric.length_scales
-        distances = self._distances(query, LEARNED, inverse_lengths).take(process.used)
-        squares = distances * distances
+        squares = self._squares(query, inverse_lengths).take(process.used)
         for feature in schema.categorical:
             columns = schema.encoded_columns(np.array([feature]))
             is_new = query.columns(columns).sum(-1, keepdims=True).equals(0.0)
             squares = squares + is_new * np.mean(inverse_lengths[columns] ** 2)
         explained = regressors.add_matern(squares) @ np.linalg.inv(process.factor).T
         remaining = 1.0 - (explained * explained).sum(-1, keepdims=True)
-        features = query.columns(range(schema.n_encoded))
-        if isinstance(self._fitted.model, NeuralDifferenceModel):
-            features = _scaled(self._fitted.model.scale, features, schema.n_encoded)
+        features = self._encoded(query)
         excess = features - features.apply("Max", process.low).apply("Min", process.high)
         excess = (excess * inverse_lengths).fill_nan(0.0)
         trend = (excess * excess).sum(-1, keepdims=True) * TREND
         variance = remaining.apply("Max", LEAST_VARIANCE) + process.metric.noise + trend
         return [variance.apply("Sqrt")]
 
-    def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
-        """(anchor,) distances of a query, on the features that the twin searches neighbors by.
-
-        These are numeric features, scaled where the twin is neural, and indicators; for the learned
-        metric they are scaled again, by its own scale unless another one is given.
-        """
+    def _encoded(self, rows: Tensor) -> Tensor:
+        """Numeric features, scaled where the twin is neural, and indicators."""
         model, n_encoded = self._fitted.model, self._fitted.schema.n_encoded
+        values = rows.columns(range(n_encoded))
+        is_neural = isinstance(model, NeuralDifferenceModel)
+        return _scaled(model.scale, values, n_encoded) if is_neural else values
 
-        def features(rows: Tensor) -> Tensor:
-            values = rows.columns(range(n_encoded))
-            if isinstance(model, NeuralDifferenceModel):
-                values = _scaled(model.scale, values, n_encoded)
-            if metric != LEARNED:
-                return values
-            learned = self._fitted.anchors.metric
-            scaled = (values - learned.center) * (learned.scale if scale is None else scale)
-            return scaled.fill_nan(0.0)
-
+    def _squares(self, query: Tensor, scale: Floats) -> Tensor:
+        """(anchor,) squared distances of a query, on features that are multiplied by a scale."""
+        center = self._fitted.anchors.metric.center
         with self._graph.outside_loops():
-            anchors = features(self._rows)
-        name = "euclidean" if metric == LEARNED else metric
-        return regressors.add_distances(features(query), anchors, name)
+            anchors = ((self._encoded(self._rows) - center) * scale).fill_nan(0.0)
+        return regressors.add_squares(
+            ((self._encoded(query) - center) * scale).fill_nan(0.0), anchors
+        )
 
 
 def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: Tensor) -> Tensor:
@@ -265,14 +230,6 @@ def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: T
             values = values.is_nan().apply("Where", np.nan, differs)
         pair_columns.append(values)
     return concatenate(pair_columns)
-
-
-def _inverse_of_known(distances: Tensor) -> Tensor:
-    """Inverse distances; an undefined one gets weight zero, unless all are undefined."""
-    undefined = distances.is_nan()
-    least = undefined.cast(DOUBLE).reduce("ReduceMin", 0, keepdims=True)
-    instead = least.apply("Greater", 0.0).apply("Where", 1.0, np.inf)
-    return regressors.add_inverse(undefined.apply("Where", instead, distances))
 
 
 def _scaled(scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
