@@ -210,17 +210,9 @@ def cross_conformal(
     """
     check_choice("width", width, WIDTHS)
     final, errors = fit_with_held_out_errors(
-        model,
-        X,
-        y,
-        groups=groups,
-        batch=batch,
-        cv=cv,
-        random_state=random_state,
-        y_std=y_std,
+        model, X, y, groups=groups, batch=batch, cv=cv, random_state=random_state, y_std=y_std
     )
-    fitted = _fitted_twin(final)
-    anchors = None
+    fitted, anchors = _fitted_twin(final), None
     if fitted is not None and len(fitted.anchors) == len(errors.neighbors.y):
         anchors = np.argsort(fitted.anchors.table_rows)
     return with_calibration(final, errors.calibrate(width, random_state, anchors))

@@ -127,9 +127,9 @@ def molecule_columns(table: Table, name: str) -> dict[str, np.ndarray]:
     A ValueError names cells that are no SMILES.
     """
     cells = [None if is_missing(cell) else cell for cell in table.column(name)]
-    molecules = MoleculeFeatures(on_error="missing")
-    features = molecules.fit_transform(cells)
-    wrong = [int(row) for row in molecules.invalid_ if cells[row] is not None]
+    features = MoleculeFeatures(on_error="missing").fit_transform(cells)
+    is_invalid = features.isna().all(axis=1)
+    wrong = [row for row, cell in enumerate(cells) if is_invalid[row] and cell is not None]
     if wrong:
         first = f"{table.location(wrong[0], name)}: {quoted(str(cells[wrong[0]]))} is no SMILES"
         others = f", nor are {len(wrong) - 1} further cells" if len(wrong) > 1 else ""

@@ -266,11 +266,7 @@ class CrossFit:
 
 
 def _fit_fold(
-    spec: MemberSpec,
-    settings: FitSettings,
-    rows: TrainingRows,
-    fold: int,
-    imputed: Floats | None,
+    spec: MemberSpec, settings: FitSettings, rows: TrainingRows, fold: int, imputed: Floats | None
 ) -> CrossFittedMember | str:
     """Fit a member without a fold, or to all rows (−1), and predict the held-out rows.
 
