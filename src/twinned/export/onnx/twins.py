@@ -202,8 +202,9 @@ class AnchorGraph:
         """Numeric features, scaled where the twin is neural, and indicators."""
         model, n_encoded = self._fitted.model, self._fitted.schema.n_encoded
         values = rows.columns(range(n_encoded))
-        is_neural = isinstance(model, NeuralDifferenceModel)
-        return _scaled(model.scale, values, n_encoded) if is_neural else values
+        if isinstance(model, NeuralDifferenceModel):
+            return _scaled(model.scale, values, n_encoded)
+        return values
 
     def _squares(self, query: Tensor, scale: Floats) -> Tensor:
         """(anchor,) squared distances of a query, on features that are multiplied by a scale."""
