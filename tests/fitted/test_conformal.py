@@ -288,7 +288,7 @@ def test_exponents_of_the_error_scale_are_the_likeliest():
         density = (distribution.cdf(scores + step) - distribution.cdf(scores - step)) / (2 * step)
         totals[exponents] = np.sum(np.log(density / scales))
     assert len(totals) == 3
-    assert max(totals, key=lambda exponents: totals[exponents]) == chosen.powers
+    assert max(totals, key=lambda exponents: totals[exponents]) == tuple(chosen.exponents)
 
 
 def test_categorical_columns_do_not_count_in_distances():

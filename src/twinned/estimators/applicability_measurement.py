@@ -18,7 +18,6 @@ from twinned.fitted.calibration import NeighborFeatures
 from twinned.fitted.held_out import HeldOutErrors
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches
 from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TrainingRows
@@ -169,7 +168,7 @@ def _measure_random_rows(
 
 def _measure(fitted: FittedTwin, rows: TrainingRows, confidence: float) -> HeldOut:
     """Rows that a calibrated twin is not fitted to."""
-    queries = in_batches(fitted, fitted.queries(rows.matrix), rows.batch)
+    queries = fitted.in_batches(fitted.queries(rows.matrix), rows.batch)
     prediction = fitted.predict(queries)
     low, high = prediction.interval(confidence).T
     classes = fitted.anchors.domain.rate(queries)[1]

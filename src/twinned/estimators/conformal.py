@@ -31,6 +31,7 @@ from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import CalibratedRegressor, predict_raw, replace_last_step, unwrap
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import (
+    EXPONENTS,
     WIDTHS,
     Calibration,
     ErrorScale,
@@ -132,7 +133,7 @@ def conformal(
     floor = 0.0
     if width == "std":
         floor = std_floor(std, None if fitted is None else fitted.anchors.y)
-    scale = ErrorScale(width, floor)
+    scale = ErrorScale(width, floor, exponents=np.array(EXPONENTS[width][0]))
     neighbors = NeighborFeatures(X_cal, y, columns=[])  # without any feature
     features = scale_features(neighbors.values, mean, std, floor)
     return with_calibration(

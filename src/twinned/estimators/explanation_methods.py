@@ -18,7 +18,6 @@ from twinned.fitted.explanation import tabulate_comparables
 from twinned.fitted.prediction import Prediction, TargetPredictions, probability_positive
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.resources import limit_threads
 from twinned.rows.dask import explain_lazily
@@ -370,7 +369,7 @@ class JointMethods(FittedAttributes):
             return probability_positive(
                 sign * (prediction.location - threshold), prediction.error_std
             )
-        n_rows, others = len(queries), in_batches(fitted, self.validate_queries(than), None)
+        n_rows, others = len(queries), fitted.in_batches(self.validate_queries(than), None)
         if len(others) not in (1, n_rows):
             raise ValueError(f"than has {len(others)} rows; give one, or {n_rows} as in X.")
         joint = fitted.predict(queries.append(others)).joint

@@ -18,7 +18,6 @@ from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import target_columns
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches, warn_without_batch
 from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import Floats, Indices, TableSchema, is_table
 from twinned.rows.validation import validate_table
@@ -116,8 +115,8 @@ class FittedAttributes:
         if batch is None and fitted.batches is None:
             return queries
         if batch is None:
-            warn_without_batch(fitted)
-        return in_batches(fitted, queries, batch)
+            fitted.warn_without_batch()
+        return fitted.in_batches(queries, batch)
 
     @property
     def calibration_(self) -> Calibration | None:

@@ -238,7 +238,7 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
 
         With several targets, the mean of those of all targets.
         """
-        predicted, known = self.predict(X, batch=batch), np.asarray(y, dtype=np.float64)
+        predicted, known = np.asarray(self.predict(X, batch=batch)), np.asarray(y, dtype=np.float64)
         pairs = [(known, predicted)]
         if self.targets_:
             pairs = list(zip(target_columns(y, len(self.targets_)), predicted.T, strict=True))

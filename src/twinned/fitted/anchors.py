@@ -16,6 +16,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
+from twinned.batches.effects import BatchEffects
 from twinned.fitted.applicability import ApplicabilityDomain, Mask
 from twinned.models.learned_metric import learn_metric
 from twinned.pairing.anchors import EqualRows
@@ -67,6 +68,12 @@ class Queries:
     def encoded_features(self) -> Floats:
         """(query, encoded feature), not scaled."""
         return self.schema.to_rows(self.matrix).features
+
+    def with_deviations(self, batches: BatchEffects, codes: Indices) -> Queries:
+        """These rows with the deviations of their batches; codes below 0 are unknown ones."""
+        offset, offset_std = batches.of_rows(self.encoded_features, codes)
+        ratio = batches.error_ratio(codes)
+        return replace(self, offset=offset, offset_std=offset_std, error_ratio=ratio, batch=codes)
 
     def append(self, others: Queries) -> Queries:
         """These rows and, after them, others of the same model."""

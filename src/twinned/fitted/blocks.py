@@ -60,7 +60,7 @@ class QueryBlock:
         There are several for an incomplete query, whose differences are averaged.
         """
         if not self.is_incomplete:
-            return self.encoded, np.arange(len(self))
+            return self.encoded, np.arange(len(self.queries.matrix))
         completed, starts = self.twin.complete(self.queries)
         return completed.encode(), starts
 
@@ -175,14 +175,15 @@ class QueryBlock:
     @cached_property
     def weights(self) -> Floats | None:
         """(query, anchor) weights of the differences, or None where all are equal."""
-        twin, strategy, indices = self.twin, self.twin.weight_strategy, self.anchor_indices
-        sample_weights = twin.anchors.weight
-        if isinstance(strategy, UniformWeights):
-            if sample_weights is None:
-                return None
-            weights: Floats = np.ones(indices.shape)
-        elif isinstance(strategy, GPWeights):
+        twin, strategy = self.twin, self.twin.weight_strategy
+        sample_weights, is_uniform = twin.anchors.weight, isinstance(strategy, UniformWeights)
+        if is_uniform and sample_weights is None:
+            return None
+        indices = self.anchor_indices
+        if isinstance(strategy, GPWeights):
             weights = self._process_weights(strategy)
+        elif is_uniform:
+            weights = np.ones(indices.shape)
         else:
             mean = twin.squeeze(twin.mean_of_members(self.estimates))
             weights = check_anchor_weights(strategy(self.distances(), mean, indices), indices.shape)

@@ -13,7 +13,7 @@ the paper's sets and on the tables of `benchmarks/accuracy/tables.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -110,7 +110,8 @@ class ErrorScale:
     floor: float
     regressor: ExtraTreesRegressor | None = None  # of the size of errors
     regressor_floor: float = 0.0
-    exponents: Floats | None = None  # of size and standard deviation; None is the last of the width
+    # of the fitted size and of the standard deviation
+    exponents: Floats = field(default_factory=lambda: np.array([0.0, 1.0]))
     factor: float = 1.0  # of both, with known errors of measurement
     y_std: Floats | float | None = None  # their median, or those of (row,) further measurements
     # of the median calibration row by the process of the learned metric; None without widening
@@ -129,12 +130,6 @@ class ErrorScale:
             100, min_samples_leaf=5, max_features=candidates, random_state=random_state
         ).fit(features, errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
-
-    @property
-    def powers(self) -> tuple[float, float]:
-        """Exponents of the fitted size and of the standard deviation."""
-        size, std = EXPONENTS[self.width][-1] if self.exponents is None else self.exponents
-        return float(size), float(std)
 
     def size(self, features: Floats) -> Floats:
         """(row,): the fitted size of errors; ones without a regressor."""
@@ -156,7 +151,7 @@ class ErrorScale:
 
     def predict(self, features: Floats, widening: Floats | float = 1.0) -> Floats:
         """(row,): the error scale of rows with these features (see `scale_features`)."""
-        of_size, of_std = self.powers
+        of_size, of_std = self.exponents
         scale = widening * self.factor * self.size(features) ** of_size * features[:, -1] ** of_std
         return scale if self.y_std is None else np.hypot(scale, self.y_std)
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from twinned.batches.effects import BatchEffects
+from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.applicability import Mask
 from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
@@ -316,6 +317,31 @@ class FittedTwin:
     def mean_of_members(self, values: Floats) -> Floats:
         """(member, ...) → (...): the weighted mean over members."""
         return np.tensordot(self.model.member_weights, values, axes=1)
+
+    # --- batches ------------------------------------------------------------------------------
+
+    def check_batch(self, batch: object) -> None:
+        """Raise where a batch is given for a model without batches."""
+        if batch is not None and self.batches is None:
+            raise ValueError("The model was fitted without batch; fit it with one.")
+
+    def warn_without_batch(self) -> None:
+        """Warn where a model has batches, and none is given."""
+        if self.batches is not None:
+            message = (
+                "The model was fitted with batches, and none is given: predictions are those of "
+                "the mean of all batches. Give batch=, one label or one for each row."
+            )
+            warn_caller(message, MissingBatchWarning)
+
+    def in_batches(self, queries: Queries, batch: Any) -> Queries:
+        """Rows to predict with the deviations of their batches; None is an unknown batch."""
+        self.check_batch(batch)
+        if self.batches is None:
+            return queries
+        n_queries = len(queries)
+        codes = np.full(n_queries, -1) if batch is None else self.batches.codes_of(batch, n_queries)
+        return queries.with_deviations(self.batches, codes)
 
     # --- blocks of queries --------------------------------------------------------------------
 

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
 from twinned.batches.estimation import estimate_effects
-from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.folds import complete_predictions
-from twinned.rows.schema import Floats, Indices, batch_labels, storable_labels
+from twinned.rows.schema import Floats, batch_labels, storable_labels
 
 _STD_BOUNDS = (0.3, 30.0)  # of the error of a known row of a batch, in units of that of all rows
 
@@ -45,7 +44,7 @@ def add_rows(
     batch : str or array of shape (n,), default=None
         Their batches, of a model with batches.
     """
-    check_batches(fitted, batch)
+    fitted.check_batch(batch)
     if fitted.batches is not None and batch is not None and (fitted.anchors.table_rows < 0).any():
         # with those added before, so that the result does not depend on the order
         queries, y, labels, batch = _with_added(fitted, queries, y, labels, batch)
@@ -125,38 +124,6 @@ def _append(
 # --- batches --------------------------------------------------------------------------------------
 
 
-def check_batches(fitted: FittedTwin, batch: Any) -> None:
-    """Raise where a batch is given for a model without batches."""
-    if batch is not None and fitted.batches is None:
-        raise ValueError("The model was fitted without batch; fit it with one.")
-
-
-def warn_without_batch(fitted: FittedTwin) -> None:
-    """Warn where a model has batches, and none is given."""
-    if fitted.batches is not None:
-        message = (
-            "The model was fitted with batches, and none is given: predictions are those of the "
-            "mean of all batches. Give batch=, one label or one for each row."
-        )
-        warn_caller(message, MissingBatchWarning)
-
-
-def in_batches(fitted: FittedTwin, queries: Queries, batch: Any) -> Queries:
-    """Rows to predict with the deviations of their batches; None is an unknown batch."""
-    check_batches(fitted, batch)
-    if fitted.batches is None:
-        return queries
-    n_queries = len(queries)
-    codes = np.full(n_queries, -1) if batch is None else fitted.batches.codes_of(batch, n_queries)
-    return _with_deviations(fitted.batches, queries, codes)
-
-
-def _with_deviations(batches: BatchEffects, queries: Queries, codes: Indices) -> Queries:
-    offset, offset_std = batches.of_rows(queries.encoded_features, codes)
-    ratio = batches.error_ratio(codes)
-    return replace(queries, offset=offset, offset_std=offset_std, error_ratio=ratio, batch=codes)
-
-
 def _add_to_batches(
     fitted: FittedTwin, queries: Queries, y: Floats, batch: Any
 ) -> tuple[FittedTwin, Floats, Queries]:
@@ -178,7 +145,7 @@ def _add_to_batches(
     variance = np.maximum(std, 1e-140) ** 2
     residual = y - prediction.location
     batches, codes = batches.add(names, queries.encoded_features, residual, variance)
-    queries = _with_deviations(batches, queries, codes)
+    queries = queries.with_deviations(batches, codes)
     fitted = _replace_deviations(fitted, batches)
     # the metric of the fit, which y with other deviations would change
     fitted = replace(fitted, anchors=replace(fitted.anchors, learned_metric=anchors.metric))

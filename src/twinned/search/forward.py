@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import in_batches, warn_without_batch
 from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema
 from twinned.rows.validation import target_names
 
@@ -33,14 +32,14 @@ def require_twin(model: object) -> TwinMethods:
 
 def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: object) -> Prediction:
     """Return the predictive distribution of encoded rows (row, feature) in a batch."""
-    return fitted.predict(in_batches(fitted, fitted.queries(rows), batch))
+    return fitted.predict(fitted.in_batches(fitted.queries(rows), batch))
 
 
 def known_values(fitted: FittedTwin, batch: object) -> Floats:
     """Return the known values (anchor, output) in units of y, as they would be in a batch."""
     y = fitted.anchors.outputs
     if fitted.batches is not None:
-        queries = in_batches(fitted, fitted.queries(fitted.anchors.matrix), batch)
+        queries = fitted.in_batches(fitted.queries(fitted.anchors.matrix), batch)
         y = y + np.asarray(queries.offset)[:, None]
     return fitted.target.invert_known(y)
 
@@ -57,7 +56,7 @@ class ForwardModel:
         targets = self.twin.targets_ or [self.twin]
         self.fitted: list[FittedTwin] = [target.fitted_ for target in targets]
         if batch is None:
-            warn_without_batch(self.fitted[0])
+            self.fitted[0].warn_without_batch()
         self.schema: TableSchema = self.fitted[0].schema
         self.names: list[str] = self.twin.feature_labels()
         self.known: Floats = self.fitted[0].anchors.matrix

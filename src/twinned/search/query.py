@@ -26,7 +26,6 @@ from sklearn.utils import check_random_state
 from twinned.estimators.pipelines import unwrap
 from twinned.fitted.prediction import JointPrediction, Prediction
 from twinned.fitted.twin import FittedTwin
-from twinned.fitted.updating import warn_without_batch
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices, NeighborIndex
@@ -105,7 +104,7 @@ def query(
     twin = require_twin(last_step)
     fitted = twin.fitted_
     if batch is None:
-        warn_without_batch(fitted)
+        fitted.warn_without_batch()
     rows = twin.validate_queries(transform(X_pool)).matrix
     n = check_integer("n", n)
     if n > len(rows):

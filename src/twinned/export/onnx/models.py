@@ -215,7 +215,7 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     size = ones
     if error_scale.regressor_floor > 0:
         size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor
-    of_size, of_std = error_scale.powers
+    of_size, of_std = error_scale.exponents.tolist()
     return size.apply("Pow", of_size) * std.apply("Pow", of_std)
 
 
