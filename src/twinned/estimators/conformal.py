@@ -352,7 +352,7 @@ def raw_errors(
     deviations are 1 where the model has none.
     """
     prediction = predict_raw(model, X, batch)
-    queries, fitted_target = prediction.queries, prediction.target
+    queries, fitted_target = prediction.queries, prediction.fitted.target
     if (n_outputs := prediction.moments[0].shape[1]) > 1:
         raise ValueError(f"Intervals need a single output, but the model has {n_outputs}.")
     mean, std = (values[:, 0] for values in prediction.moments)

@@ -312,8 +312,8 @@ class JointMethods(FittedAttributes):
         best_first = np.argsort(-sign * samples, axis=1, kind="stable")
         mean, n_rows = prediction.mean, len(prediction.mean)
         error_std = prediction.error_std
-        if prediction.target != IDENTITY:
-            error_std = prediction.target.slope(mean) * error_std
+        if prediction.fitted.target != IDENTITY:
+            error_std = prediction.fitted.target.slope(mean) * error_std
         table = pd.DataFrame(
             {
                 "row": np.arange(n_rows),

@@ -171,7 +171,7 @@ class Anchors(TrainingRows):
     @cached_property
     def imputer(self) -> NeighborImputer:
         """Values for rows that miss those of features that every anchor has."""
-        return NeighborImputer(self.matrix, self.features, self.metric, self.schema)
+        return NeighborImputer(self)
 
     @cached_property
     def equal_rows(self) -> EqualRows:
@@ -192,50 +192,45 @@ def values_of(rows: TrainingRows) -> dict[str, Any]:
 
 
 class NeighborImputer:
-    """Values of rows that miss one which all known rows have, from known rows.
+    """Values of rows that miss one which all anchors have, from anchors.
 
     Models have not seen such rows, and their ways to handle missing values are not measured by the
     calibration. Their prediction is the mean over values that the missing features take in the
-    nearest known rows, by the distances of the other features in the learned metric. Where known
-    rows miss values of a feature, too, it is left to the model.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n_features)
-        Known rows, with categories as codes.
-    features : ndarray of shape (n, n_encoded)
-        The same rows encoded.
-    metric : LearnedMetric
-        Scales of the encoded features.
-    schema : TableSchema
-        Kinds of the features.
+    nearest anchors, by the distances of the other features in the learned metric. Where anchors
+    miss values of a feature, too, it is left to the model.
     """
 
-    def __init__(
-        self, matrix: Floats, features: Floats, metric: LearnedMetric, schema: TableSchema
-    ) -> None:
-        donors = np.random.RandomState(0).permutation(len(matrix))[:_MAX_DONORS]
-        self._matrix, self._schema = matrix[donors], schema
-        self._metric, self._scaled = metric, metric.transform(features[donors])
+    def __init__(self, anchors: Anchors) -> None:
+        donors = np.random.RandomState(0).permutation(len(anchors))[:_MAX_DONORS]
+        self._anchors, self._matrix = anchors, anchors.matrix[donors]
+        self._scaled = anchors.metric.transform(anchors.features[donors])
         self.n_values: int = min(_N_VALUES, len(donors))
 
-    def complete(self, matrix: Floats, features: Floats, missing: Mask, n: int) -> Floats:
-        """(row, n, feature): rows with the values of the n nearest known rows, the nearest first.
+    def complete(self, matrix: Floats, n: int) -> tuple[Floats, Indices]:
+        """Rows with the values of the n nearest anchors, the nearest first, for an incomplete row.
 
-        `matrix` and `missing`, the values to complete, are (row, feature); `features` are encoded.
+        Also returned is the (row,) first of each.
         """
-        completed = np.repeat(matrix[:, None], n, axis=1)
-        scaled = self._metric.transform(features)
-        patterns, numbers = np.unique(missing, axis=0, return_inverse=True)
+        anchors, missing = self._anchors, np.isnan(matrix) & self._anchors.always_known
+        incomplete = np.flatnonzero(missing.any(axis=1))
+        counts = np.ones(len(matrix), dtype=np.intp)
+        counts[incomplete] = n
+        completed, starts = np.repeat(matrix, counts, axis=0), np.cumsum(counts) - counts
+        patterns, numbers = np.unique(missing[incomplete], axis=0, return_inverse=True)
         for number, pattern in enumerate(patterns):
-            rows = np.flatnonzero(numbers.ravel() == number)
-            columns = self._schema.encoded_columns(np.flatnonzero(~pattern))
-            nearest = np.tile(np.arange(n), (len(rows), 1))
-            if len(columns):
-                index = NeighborIndex(self._scaled[:, columns])
-                nearest = index.kneighbors(scaled[rows][:, columns], n)[0]
-            completed[rows] = np.where(pattern, self._matrix[nearest], completed[rows])
-        return completed
+            columns = anchors.schema.encoded_columns(np.flatnonzero(~pattern))
+            index = NeighborIndex(self._scaled[:, columns]) if len(columns) else None
+            rows_of_pattern = incomplete[numbers.ravel() == number]
+            for block in gen_batches(len(rows_of_pattern), _ROWS_PER_BLOCK):
+                rows, nearest = rows_of_pattern[block], np.arange(n)
+                if index is not None:
+                    encoded = Queries(anchors.schema, anchors.scale, matrix[rows]).encode()
+                    scaled = anchors.metric.transform(encoded.features)
+                    nearest = index.kneighbors(scaled[:, columns], n)[0]
+                positions = starts[rows, None] + np.arange(n)
+                values = np.where(pattern, self._matrix[nearest], completed[positions])
+                completed[positions] = values
+        return completed, starts
 
 
 class MetricProcess:

@@ -250,8 +250,9 @@ def warn_of_shift(
     """Warn where more rows are outside than exchangeable rows would, or have a new category."""
     _, classes, is_new, beyond, missing = domain.rate(queries)
     n_rows, n_outside, n_new = len(classes), np.sum(classes == _OUTSIDE), np.sum(is_new)
-    is_certain = n_new > 0 or missing.any()
-    if not is_certain and not is_unlikely(n_outside, n_rows, domain.expected_share):
+    share = domain.expected_share
+    most = n_rows * share + _N_STD * np.sqrt(n_rows * share * (1 - share))
+    if not n_new and not missing.any() and n_outside <= most:
         return
     beyond, names = beyond | missing, feature_labels()
     where = f" (in {_name_features(beyond, names)})" if beyond.any() else ""
@@ -375,13 +376,3 @@ def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> Mask:
         width = margin * (high - low) if margin else 0.0
         is_beyond = (rows < low - width) | (rows > high + width) | ((rows < 0) & (low >= 0))
         return is_beyond & (low <= high)
-
-
-def is_unlikely(n_observed: int, n_rows: int, share: float) -> bool:
-    """Whether so many rows are too many where this share is expected.
-
-    >>> is_unlikely(3, 100, 0.04), is_unlikely(15, 100, 0.04)
-    (False, True)
-    """
-    expected = n_rows * share
-    return bool(n_observed > expected + _N_STD * np.sqrt(expected * (1 - share)))

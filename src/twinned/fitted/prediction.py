@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.quantiles import check_confidence, check_levels, check_values, tails
-from twinned.fitted.target import IDENTITY, TargetTransform
+from twinned.fitted.target import IDENTITY
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, check_numbers
 
@@ -105,12 +105,6 @@ class Prediction:
     fitted: Any  # a `FittedTwin`, or a `FittedRegressor`, which has no `error_features`
     queries: Any  # `Queries`, or `TableQueries` of another regressor
     calibration: Calibration | None = None  # for the errors of these measurements
-
-    @property
-    def target(self) -> TargetTransform:
-        """The transformation of the fitted target."""
-        target: TargetTransform = self.fitted.target
-        return target
 
     # --- on the scale of the fitted target ------------------------------------------------------
 
@@ -221,7 +215,7 @@ class Prediction:
         transformed target is by the delta method.
         """
         std = self.spread if self.calibration is None else self.calibration.std(self.scale)
-        return std if self.target == IDENTITY else self.target.slope(self.mean) * std
+        return std if self.fitted.target == IDENTITY else self.fitted.target.slope(self.mean) * std
 
     def interval(self, confidence: float = 0.9) -> Floats:
         """(query, 2): ends of intervals, beyond which y is equally likely."""
@@ -244,9 +238,9 @@ class Prediction:
         distribution = self.require_calibration().distribution
         y = check_values(y, len(self.queries))
         density = distribution.log_density(self._to_scores(y)) - np.log(self.scale)
-        if self.target == IDENTITY:
+        if self.fitted.target == IDENTITY:
             return density
-        slope = self.target.slope(y)
+        slope = self.fitted.target.slope(y)
         return np.where(slope > 0, density - np.log(np.where(slope > 0, slope, 1.0)), -np.inf)
 
     def sample(
@@ -255,16 +249,16 @@ class Prediction:
         """(sample, query): joint draws, which are normal on the scale of the fitted target."""
         check_integer("n_samples", n_samples)
         draws = self.joint.sample(n_samples, check_random_state(random_state))
-        return self.target.invert(draws)
+        return self.fitted.target.invert(draws)
 
     def _of_scores(self, scores: Floats) -> Floats:
         """(query, score) values of y at these scores (score,), or (query, score)."""
         scale = self.scale[:, None]  # first, as its moments contain the location
-        return self.target.invert(self.location[:, None] + scale * scores)
+        return self.fitted.target.invert(self.location[:, None] + scale * scores)
 
     def _to_scores(self, y: Floats) -> Floats:
         scale = self.scale  # first, as its moments contain the location
-        return (self.target.apply(y) - self.location) / scale
+        return (self.fitted.target.apply(y) - self.location) / scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -116,20 +116,9 @@ class FittedTwin:
         Also returned is the (row,) first of each. They are without batches. Without `n`, there are
         as many as the prediction of an incomplete row is the mean of.
         """
-        matrix, n = queries.matrix, n or self.anchors.imputer.n_values
-        missing = np.isnan(matrix) & self.anchors.always_known
-        is_incomplete = missing.any(axis=1)
-        counts = np.where(is_incomplete, n, 1)
-        completed = np.repeat(matrix, counts, axis=0)
-        incomplete, missing = matrix[is_incomplete], missing[is_incomplete]
-        values = np.empty((len(incomplete), n, matrix.shape[1]))
-        for rows in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
-            features = self.queries(incomplete[rows]).encode().features
-            values[rows] = self.anchors.imputer.complete(
-                incomplete[rows], features, missing[rows], n
-            )
-        completed[np.repeat(is_incomplete, counts)] = values.reshape(-1, matrix.shape[1])
-        return self.queries(completed), np.cumsum(counts) - counts
+        imputer = self.anchors.imputer
+        completed, starts = imputer.complete(queries.matrix, n or imputer.n_values)
+        return self.queries(completed), starts
 
     def completions(
         self, queries: Queries, calibration: Calibration

@@ -45,11 +45,11 @@ def add_rows(
         Their batches, of a model with batches.
     """
     fitted.check_batch(batch)
-    if fitted.batches is not None and batch is not None and (fitted.anchors.table_rows < 0).any():
-        # with those added before, so that the result does not depend on the order
-        queries, y, labels, batch = _with_added(fitted, queries, y, labels, batch)
-        fitted = _state_of_fit(fitted)
     if fitted.batches is not None:
+        if batch is not None and (fitted.anchors.table_rows < 0).any():
+            # with those added before, so that the result does not depend on the order
+            queries, y, labels, batch = _with_added(fitted, queries, y, labels, batch)
+            fitted = _state_of_fit(fitted)
         fitted, y, queries = _add_to_batches(fitted, queries, y, batch)
     anchors, residuals = _append(fitted.anchors, queries, y, labels), fitted.residuals
     model = fitted.model.with_anchors(queries.encode(), len(fitted.anchors))
@@ -173,11 +173,9 @@ def _with_added(
 def _replace_deviations(fitted: FittedTwin, batches: BatchEffects) -> FittedTwin:
     """The state with anchors whose y is without the deviations of these batches."""
     anchors = fitted.anchors
-    before, codes = fitted.anchor_offsets, anchors.batch
-    assert codes is not None, "the anchors have batches"
     features = anchors.schema.to_rows(anchors.matrix).features
-    deviation = batches.of_rows(features, codes)[0]
-    residuals, moved = fitted.residuals, before - deviation
+    deviation = batches.of_rows(features, np.asarray(anchors.batch))[0]
+    residuals, moved = fitted.residuals, fitted.anchor_offsets - deviation
     return replace(
         fitted,
         anchors=replace(
@@ -207,8 +205,7 @@ def update_effects(
     if first is None:
         return fitted
     anchors = fitted.anchors
-    codes, before = anchors.batch, fitted.anchor_offsets
-    assert codes is not None, "the anchors have batches"
+    codes, before = np.asarray(anchors.batch), fitted.anchor_offsets
     if predicted is None and fitted.residuals is not None:
         predicted = anchors.y - fitted.residuals[:, 0]
     if predicted is None:
@@ -246,9 +243,8 @@ def errors_of_batches(
     fitted: FittedTwin, predicted: Floats, held_out: NDArray[np.bool_]
 ) -> BatchErrors:
     """The errors of out-of-fold predictions (anchor,), which are without the deviations."""
-    batches, codes, weights = fitted.batches, fitted.anchors.batch, fitted.anchors.weight
+    batches, weights = fitted.batches, fitted.anchors.weight
     assert batches is not None, "the model has batches"
-    assert codes is not None, "its anchors have batches"
     y = fitted.fitted_y
     residual = y - predicted
     of_others, std, ratio = batches.without_own()
