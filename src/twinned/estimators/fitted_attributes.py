@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -85,8 +86,9 @@ class FittedAttributes:
         """
         if self._fitted is None:
             self.require_single_target()
-        assert self._fitted is not None, "the twin is fitted"
-        return self._fitted.with_budget(MemoryBudget(self.memory_limit, self.n_jobs))
+        fitted, budget = self._fitted, MemoryBudget(self.memory_limit, self.n_jobs)
+        assert fitted is not None, "the twin is fitted"
+        return fitted if fitted.budget == budget else replace(fitted, budget=budget)
 
     def with_fitted(self, fitted: FittedTwin) -> Self:
         """A copy of the estimator with another fitted state."""

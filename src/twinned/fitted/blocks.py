@@ -110,7 +110,7 @@ class QueryBlock:
         """
         twin, anchors, indices = self.twin, self.twin.anchors, self.indices
         encoded, starts = self.completions
-        if indices is not None and len(encoded) > len(self):
+        if indices is not None and self.is_incomplete:
             indices = np.repeat(indices, np.diff(starts, append=len(encoded)), axis=0)
         if self.anchored is not None and self.anchored.supports(encoded):
             differences = self.anchored.differences(encoded, indices, n_jobs=twin.budget.n_jobs)

@@ -282,10 +282,6 @@ class FittedTwin:
         """(anchor,) or (anchor, output): known values in units of y."""
         return self.target.invert_known(self.fitted_y)
 
-    def with_budget(self, budget: MemoryBudget) -> FittedTwin:
-        """The same with another number of threads and memory limit."""
-        return self if budget == self.budget else replace(self, budget=budget)
-
     def training_rows(self) -> TrainingRows:
         """The anchors as rows to fit to again, in their order and with all arguments of `fit`.
 
@@ -348,7 +344,7 @@ class FittedTwin:
         With `reduce`, the fast path may return moments, and with `per_anchor`, blocks are small
         enough to store the estimates of all their anchors nevertheless.
         """
-        n_queries = len(queries)
+        n_queries = len(queries.matrix)
         with limit_threads(self.budget.n_jobs):
             anchored, reduces = self._fast_path(n_queries, reduce, variance)
             per_block = self._queries_per_block(anchored, reduces=reduces and not per_anchor)
@@ -358,7 +354,7 @@ class FittedTwin:
 
             def call(rows: slice) -> Result:
                 offset = None if queries.offset is None else queries.offset[rows]
-                block = replace(self.queries(queries.matrix[rows]), offset=offset)
+                block = Queries(queries.schema, queries.scale, queries.matrix[rows], offset)
                 any_incomplete = bool(is_incomplete[rows].any())
                 return function(
                     QueryBlock(self, rows, block, any_incomplete, anchored, reduces, variance)
@@ -399,12 +395,12 @@ class FittedTwin:
     @cached_property
     def nearest(self) -> tuple[int, str] | None:
         """The number of nearest anchors used for a query and their metric; None for all."""
-        return self.anchor_strategy.nearest(len(self.anchors))
+        return self.anchor_strategy.nearest(len(self.anchors.matrix))
 
     @cached_property
     def _n_anchors_used(self) -> int:
         nearest = self.nearest
-        return len(self.anchors) if nearest is None else nearest[0]
+        return len(self.anchors.matrix) if nearest is None else nearest[0]
 
     @cached_property
     def pairs_per_block(self) -> int:
