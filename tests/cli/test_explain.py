@@ -175,7 +175,7 @@ def test_rows_outside_of_the_known_rows_are_marked(files):
 def test_long_names_and_years():
     name = "an address that is much longer than the line of a terminal, with a house number 12b"
     case = ComparableCase(0, name, 1.0, 1.5, 1.0, 3, {"built": 1998.0}, {"built": 0.5})
-    found = ComparableCases([case], None, 1.5)
+    found = ComparableCases([case], None)
     row = ExplainedRow(2, name, {"prediction": 1.5}, "inside", {"built": 2019.0}, found)
     heading, *grid = format_grid(row, "price", 80)
     assert heading.startswith(f"{name[:59]}…: predicted price ")
@@ -190,7 +190,7 @@ def test_features_beyond_the_largest_are_summed():
     estimate = 10.0 + sum(adjustments.values())
     values = dict.fromkeys(names, 1.0)
     case = ComparableCase(0, "row 1", 10.0, estimate, 0.5, 1, values, adjustments)
-    found = ComparableCases([case], None, estimate)
+    found = ComparableCases([case], None)
     row = ExplainedRow(2, "line 2", {"prediction": 130.0}, "inside", values, found)
     lines = format_grid(row, "y", 100)
     others = next(line for line in lines if "other features" in line)

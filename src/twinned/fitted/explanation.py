@@ -232,7 +232,6 @@ class ComparableCases:
 
     cases: list[ComparableCase]
     others: ComparableCase | None  # None where all cases are shown
-    estimate: float  # the weighted mean of the estimates of these cases alone
 
     @property
     def with_others(self) -> list[ComparableCase]:
@@ -243,6 +242,11 @@ class ComparableCases:
     def share(self) -> float:
         """The share of the cases in the weight of the prediction."""
         return sum(case.weight for case in self.cases)
+
+    @property
+    def estimate(self) -> float:
+        """The weighted mean of the estimates of these cases alone."""
+        return sum(case.weight * case.estimate for case in self.cases) / self.share
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -293,13 +297,11 @@ def group_cases(
         label, values = anchor_label(anchors, anchor), decode_row(anchors, anchor, names, batches)
         parts = {} if np.isnan(row).any() else dict(zip(all_names, row.tolist(), strict=True))
         cases.append(ComparableCase(anchor, label, known, estimate, weight, count, values, parts))
-    estimates, weights = table["estimate"].to_numpy(), table["weight"].to_numpy()
     found = []
     for _, rows in sorted(table.groupby("query").indices.items()):
-        shown = [i for i in rows if cases[i].anchor >= 0]
-        mean = float(np.average(estimates[shown], weights=weights[shown]))
-        others = cases[rows[-1]] if len(shown) < len(rows) else None
-        found.append(ComparableCases([cases[i] for i in shown], others, mean))
+        shown = [cases[i] for i in rows]
+        others = shown.pop() if shown[-1].anchor < 0 else None
+        found.append(ComparableCases(shown, others))
     return found
 
 
