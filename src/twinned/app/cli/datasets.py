@@ -1,5 +1,6 @@
 """`twinned datasets`: list and fetch the data sets of the paper."""
 
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ def list_command(as_json: AsJson = False) -> None:
     names = ("key", "name", "rows", "features", "licence")
     table = make_table(*names, left=2)
     table.columns[-1].justify = "left"
-    summaries = [{name: getattr(info(key), name) for name in names} for key in KEYS]
+    summaries = [dict(zip(names, attrgetter(*names)(info(key)), strict=True)) for key in KEYS]
     for summary in summaries:
         table.add_row(*map(str, summary.values()))
     print_result(summaries, "\n".join(table_lines(table)), as_json)

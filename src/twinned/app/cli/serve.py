@@ -7,13 +7,7 @@ import typer
 
 from twinned.app.cli.messages import printable
 from twinned.app.cli.options import SavedModel
-from twinned.exceptions import (
-    ShiftWarning,
-    UnknownBatchWarning,
-    UnknownCategoryWarning,
-    install_extra,
-    require_extra,
-)
+from twinned.exceptions import install_extra, require_extra
 
 
 def serve_command(
@@ -40,6 +34,5 @@ def serve_command(
     listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")
-    for category in (UnknownCategoryWarning, UnknownBatchWarning, ShiftWarning):
-        warnings.simplefilter("ignore", category)  # which the responses have
+    warnings.simplefilter("ignore", UserWarning)  # the responses have those of predictions
     make_server(service).run(sockets=[listener])

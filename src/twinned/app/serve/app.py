@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from twinned._version import __version__
-from twinned.app.prediction import FeatureRows
+from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.serve.inputs import Json
 from twinned.app.serve.requests import BadRequest, parse_rows, rows_table
 from twinned.app.serve.service import PredictionService, in_thread
@@ -53,27 +53,8 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
         The title of the page.
     """
     service = PredictionService(model, name)
-    endpoints = _Endpoints(service)
-    return Starlette(
-        routes=[
-            Route("/", _render_page(service), methods=["GET"]),
-            Route("/about", _json_response(service.about()), methods=["GET"]),
-            Route("/predict", endpoints.predict, methods=["POST"]),
-            Route("/explain", endpoints.explain, methods=["POST"]),
-        ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)],
-        # the response to a client that has left is not sent
-        exception_handlers=dict.fromkeys((*_REFUSALS, ClientDisconnect, Exception), _answer_error),
-    )
 
-
-class _Endpoints:
-    """One method per route that computes predictions."""
-
-    def __init__(self, service: PredictionService) -> None:
-        self.service = service
-
-    async def _read_rows(self, request: Request) -> tuple[FeatureRows, float | None]:
+    async def read(request: Request) -> tuple[FeatureRows, float | None]:
         """Return the rows of a request as the model takes them, and its confidence."""
         body = bytearray()
         async for part in request.stream():
@@ -81,16 +62,28 @@ class _Endpoints:
             if len(body) > MAX_BODY_BYTES:
                 raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
         rows, confidence = parse_rows(bytes(body))
-        return await in_thread(self.service.read, rows_table(rows)), confidence
+        return await in_thread(service.read, rows_table(rows)), confidence
 
-    async def predict(self, request: Request) -> Response:
-        rows, confidence = await self._read_rows(request)
-        columns = await in_thread(self.service.predict, rows, confidence)
+    async def predict(request: Request) -> Response:
+        rows, confidence = await read(request)
+        columns = await in_thread(service.predict, rows, confidence)
         return _json_response(columns, warnings=rows.notes)
 
-    async def explain(self, request: Request) -> Response:
-        rows, _ = await self._read_rows(request)
-        return _json_response(await in_thread(self.service.explain, rows), warnings=rows.notes)
+    async def explain(request: Request) -> Response:
+        rows, _ = await read(request)
+        return _json_response(await in_thread(service.explain, rows), warnings=rows.notes)
+
+    return Starlette(
+        routes=[
+            Route("/", _render_page(service.predictor), methods=["GET"]),
+            Route("/about", _json_response(service.about()), methods=["GET"]),
+            Route("/predict", predict, methods=["POST"]),
+            Route("/explain", explain, methods=["POST"]),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)],
+        # the response to a client that has left is not sent
+        exception_handlers=dict.fromkeys((*_REFUSALS, ClientDisconnect, Exception), _answer_error),
+    )
 
 
 def _json_response(content: Json, status: int = 200, warnings: list[str] | None = None) -> Response:
@@ -112,7 +105,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     return _json_response({"error": "the service failed on this request; see its log."}, 500)
 
 
-def _render_page(service: PredictionService) -> Response:
+def _render_page(predictor: TablePredictor) -> Response:
     """The response with the page, which contains its style and scripts."""
 
     def read(file: str, package: str = "twinned.app.serve") -> str:
@@ -121,8 +114,8 @@ def _render_page(service: PredictionService) -> Response:
     shared = "twinned.app.report"
     text = read("page.html").replace("{{style}}", read("page.css", shared))
     text = text.replace("{{script}}", read("elements.js", shared) + read("page.js"))
-    text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
-    return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
+    text = text.replace("{{version}}", __version__).replace("{{name}}", escape(predictor.name))
+    return HTMLResponse(text.replace("{{target}}", escape(predictor.target)), headers=_PAGE_HEADERS)
 
 
 def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:

@@ -55,31 +55,22 @@ def rows_table(rows: list[Json]) -> Table:
 
     Numbers have a decimal point, and null is a missing value. All rows must have the same names.
     """
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns: dict[str, list[str]] = {name: [] for row in rows for name in row}
     for number, row in enumerate(rows, start=1):
-        if absent := [name for name in names if name not in row]:
-            raise BadRequest(
-                f"the request, row {number} lacks {absent[0]!r}, which another row has."
-            )
-    columns = [
-        [
-            _cell(row[name], f"the request, row {number}, column {name!r}")
-            for number, row in enumerate(rows, start=1)
-        ]
-        for name in names
-    ]
+        location = f"the request, row {number}"
+        for name, cells in columns.items():
+            if name not in row:
+                raise BadRequest(f"{location} lacks {name!r}, which another row has.")
+            value = row[name]
+            if value is not None and not isinstance(value, str | int | float):
+                wrong = f"must be a number or text, not {short_repr(value)}"
+                raise BadRequest(f"{location}, column {name!r} {wrong}.")
+            cells.append(cell_text(value))
     return Table(
         path=Path("the request"),
-        names=names,
-        columns=columns,
+        names=list(columns),
+        columns=list(columns.values()),
         lines=list(range(1, len(rows) + 1)),
         line_word="row",
         is_file=False,
     )
-
-
-def _cell(value: object, location: str) -> str:
-    """Return a number, text, truth value or null as the text of a cell."""
-    if value is not None and not isinstance(value, str | int | float):
-        raise BadRequest(f"{location} must be a number or text, not {short_repr(value)}.")
-    return cell_text(value)

@@ -42,16 +42,6 @@ class PredictionService:
         if isinstance(predictor.twin, TwinRegressor):
             predictor.twin.prepare_fast_path()
 
-    @property
-    def name(self) -> str:
-        """The name of the model."""
-        return self.predictor.name
-
-    @property
-    def target(self) -> str:
-        """The name of the target."""
-        return self.predictor.target
-
     @cached_property
     def inputs(self) -> RowInputs:
         """What a row must have."""
@@ -69,8 +59,8 @@ class PredictionService:
         fitted, allow_missing = self.predictor.fitted, self.predictor.allow_nan
         calibration = fitted.calibration
         return {
-            "name": self.name,
-            "target": self.target,
+            "name": self.predictor.name,
+            "target": self.predictor.target,
             "log_target": fitted.target.is_log,
             "anchors": len(fitted.anchors),
             "intervals": calibration is not None and calibration.n_rows >= _MIN_SCORES,
