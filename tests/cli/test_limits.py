@@ -55,7 +55,7 @@ def test_fit_uses_rows_with_a_limit(table, tmp_path):
     assert low < 13
     assert high > 27
     assert facts["check"] is None
-    assert "16 values are limits, so that a twin is not cross-validated" in result.stderr
+    assert "a twin is not cross-validated with limits in the target" in result.stderr
 
 
 def test_log_target_takes_the_logarithm_of_limits(table, tmp_path):

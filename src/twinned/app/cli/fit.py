@@ -143,11 +143,8 @@ def fit_command(options: FitOptions) -> None:
             _ = model.fitted_.anchors.metric  # learned now, so that it is saved
         save(model, path)
     if options.check and not options.is_blend and results["check"] is None:
-        note = f"{len(data.X)} rows are too few for cross-validation, which needs "
-        note += f"{fitting.MIN_ROWS_FOR_CHECK}."
-        if data.n_censored:
-            note = f"{data.n_censored} values are limits, so that a twin is not cross-validated; "
-            note += "--model auto is."
+        few = f"limits in the target, or with fewer than {fitting.MIN_ROWS_FOR_CHECK} rows"
+        note = f"a twin is not cross-validated with {few}; --model auto is."
         messages.print_message("note", note)
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,

@@ -28,7 +28,7 @@ from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.exceptions import UnknownCategoryWarning
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.rows.folds import Folds, encode_groups, row_folds
+from twinned.rows.folds import encode_groups
 
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 _N_FOLDS = 5
@@ -133,12 +133,17 @@ def _cross_validate(
 
     These are the RMSE over all held-out rows of the twin and of the mean of the other rows.
     """
-    folds = _draw_folds(options, data)
     with warnings.catch_warnings():
         # a fold may lack a category, which the saved model knows
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         twin, errors = fit_with_held_out_errors(
-            twin, data.X, data.y, groups=data.groups, cv=folds, **data.arguments
+            twin,
+            data.X,
+            data.y,
+            groups=data.groups,
+            cv=data.cv or _N_FOLDS,
+            random_state=options.seed,
+            **data.arguments,
         )
     anchors, y = np.arange(len(data.y)), data.y[errors.rows]
     calibration = errors.calibrate("learned", options.seed, anchors)
@@ -146,15 +151,12 @@ def _cross_validate(
     predicted = target.invert_mean(target.apply(y) - errors.errors, target.apply(y))
     mean = predict_mean(y)
     if data.cv is not None:  # as in `twinned advise`
+        folds = data.cv.split(data.y, groups=data.groups)
         mean = np.concatenate([np.full(len(rows), data.y[train].mean()) for train, rows in folds])
-    check = {"folds": len(folds), "rmse_twin": rmse(predicted, y), "rmse_mean": rmse(mean, y)}
+    check = {
+        "folds": len(errors.floors),
+        "rmse_twin": rmse(predicted, y),
+        "rmse_mean": rmse(mean, y),
+    }
     results = {"check": check, "summary": describe_failure(predicted, y, mean)}
     return with_calibration(twin, calibration), results
-
-
-def _draw_folds(options: FitOptions, data: TrainingData) -> Folds:
-    """Return the folds of the cross-validation: random rows or groups, or later rows."""
-    if data.cv is not None:
-        return list(data.cv.split(data.y, groups=data.groups))
-    codes = None if data.groups is None else encode_groups(data.groups, len(data.y))
-    return row_folds(len(data.y), _N_FOLDS, options.seed, codes)

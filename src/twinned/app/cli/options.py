@@ -190,19 +190,11 @@ class TrainingOptions(TableOptions):
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        single = {
-            "group": self.group,
-            "time-column": self.time_column,
-            "error": self.error,
-            "batch": self.batch,
-            "label": self.label,
-        }
-        return {option: [name] if name else [] for option, name in single.items()} | {
-            "drop": self.drop or [],
-            "categorical": self.categorical or [],
-            "numeric": self.numeric or [],
-            "date": self.date or [],
-            "smiles": self.smiles or [],
+        names = ("group", "time_column", "error", "batch", "label", "drop", *KINDS)
+        values = {name.replace("_", "-"): vars(self)[name] for name in names}
+        return {
+            option: [value] if isinstance(value, str) else value or []
+            for option, value in values.items()
         }
 
 

@@ -168,8 +168,6 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[TargetBounds, 
     """Return the bounds of the target, and a note on its limits, if there are any."""
     target, column = target_column(table, options.target), f"column {options.target!r}"
     n_limits = int(target.censored.sum())
-    if len(table) < 2:
-        raise ValueError(f"{table.path} has fewer than two rows with values; a pair needs two.")
     if len(table) - n_limits < 2:
         number = f"{len(table) - n_limits} values that are not limits"
         raise ValueError(f"{table.path}, {column} has {number}; at least 2 are needed.")
