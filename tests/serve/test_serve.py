@@ -291,7 +291,8 @@ def test_comparables_have_the_names_of_numeric_features(dated):
         ),
         (
             {"lead": 1, "sold": "soon"},
-            "the request, row 1, column 'sold': 'soon' is no date, such as 2024-01-31.",
+            "the request, row 1, column 'sold': 'soon' is no date in the notation of the others, "
+            "such as 2024-01-31.",
         ),
         (
             {"lead": 1, "sold": None},
@@ -320,7 +321,7 @@ def test_dates_of_several_notations_are_refused(dated):
     rows = [{"lead": 1, "kind": "1,5", "sold": own} for own in ("26.08.2023", "2023-08-26")]
     response = client_of(dated, "sales.twin").post("/predict", json={"rows": rows})
     error = json_of(response, 422)["error"]
-    assert "column 'sold' does not hold dates in one notation, such as 2024-01-31" in error
+    assert "row 2, column 'sold': '2023-08-26' is no date in the notation of the others" in error
 
 
 def test_a_missing_date_is_a_missing_value():

@@ -12,7 +12,7 @@ from twinned.app.cli.options import BatchOptions, column_option, flag_option
 from twinned.app.tables.table import join_names
 
 if TYPE_CHECKING:
-    from twinned.app.prediction import Columns, TablePredictor
+    from twinned.app.prediction import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,7 @@ def predict_command(options: PredictOptions) -> None:
             applicability=options.applicability or options.interval is not None,
         )
     messages.print_notes(predictor.describe_unlike_known(rows.X))
-    _note_outside(predictor, columns, options)
+    _note_outside(columns, options.interval is not None)
     used = {*predictor.source_columns(table), *options.copied}
     ignored = [name for name in table.names if name not in used]
     if ignored:
@@ -138,23 +138,14 @@ def predict_command(options: PredictOptions) -> None:
     saved_model.output_result(options, path, copied, columns, facts, summary)
 
 
-def _note_outside(predictor: TablePredictor, columns: Columns, options: PredictOptions) -> None:
-    """Print a line on rows that are outside of the known rows, of any target.
-
-    Also, where it was measured, how many intervals of held-out rows of each class held.
-    """
+def _note_outside(columns: Columns, has_intervals: bool) -> None:
+    """Print a line on rows that are outside of the known rows, of any target."""
     labels = [values for name, values in columns.items() if name.startswith("applicability")]
     is_outside = ["outside" in row for row in zip(*labels, strict=True)]
-    if not any(is_outside):
-        return
-    outside = f"{sum(is_outside):,} of {len(is_outside):,} rows are outside of the known rows"
-    confidence = ""
-    if options.interval is not None:
-        confidence = ", and the confidence of their intervals does not hold"
-        if (measured := predictor.fitted.applicability) is not None and not predictor.twin.targets_:
-            shares = zip(measured.table().index, measured.coverage, strict=True)
-            held = [f"{100 * share:.0f} % {name}" for name, share in shares if share == share]
-            level = f"{100 * measured.confidence:g} % intervals"
-            confidence += f" (of held-out rows, {level} held: {', '.join(held)})"
-    note = f"{outside}: their predictions are extrapolations{confidence}."
-    messages.print_message("note", note)
+    if any(is_outside):
+        rows = f"{sum(is_outside):,} of {len(is_outside):,} rows are outside of the known rows"
+        confidence = (
+            ", and the confidence of their intervals does not hold" if has_intervals else ""
+        )
+        note = f"{rows}: their predictions are extrapolations{confidence}."
+        messages.print_message("note", note)

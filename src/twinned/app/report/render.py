@@ -198,12 +198,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
         return []
 
     listed = ", ".join(map(" ".join, zip(names, numbers, strict=True)))
-    svg = _draw_svg(draw, f"{title}: {listed}", BAR_HEIGHT * len(names) + 8)
-    for name, cut in zip(names, cut_names, strict=True):
-        if name != cut:
-            shown = f">{escape(cut, quote=False)}"
-            svg = svg.replace(f"{shown}</text>", f"{shown}<title>{escape(name)}</title></text>", 1)
-    return svg
+    return _draw_svg(draw, f"{title}: {listed}", BAR_HEIGHT * len(names) + 8)
 
 
 def _draw_curve(check: Content) -> str:

@@ -227,11 +227,10 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
     except ValueError as error:
         raise ValueError(f"{table.path}, column {name!r}: {error}; write 2024-01-31.") from None
     if dates is None:
-        if (wrong := find_no_date(distinct)) is not None:
-            location = table.location(column.index(wrong), name)
-            raise ValueError(f"{location}: {quoted(wrong)} is no date, such as 2024-01-31.")
-        notation = "dates in one notation, such as 2024-01-31 or 31.01.2024"
-        raise ValueError(f"{table.path}, column {name!r} does not hold {notation}.")
+        examined = distinct[:_MAX_EXAMINED]
+        wrong = next((cell for cell in examined if not are_dates([cell])), examined[-1])
+        reason = f"{quoted(wrong)} is no date in the notation of the others, such as 2024-01-31"
+        raise ValueError(f"{table.location(column.index(wrong), name)}: {reason}.")
     by_cell = dict(zip(distinct, dates, strict=True))
     return {
         part: np.array([PARTS[part](by_cell[c]) if c in by_cell else math.nan for c in column])
@@ -256,15 +255,6 @@ def parse_dates(cells: Sequence[str]) -> list[datetime] | None:
 def are_dates(cells: Sequence[str]) -> bool:
     """Whether all cells hold dates of the same notation, and there are any."""
     return bool(_readings(cells))
-
-
-def find_no_date(cells: Sequence[str]) -> str | None:
-    """Return the first cell that holds no date of any notation, for a message; else None.
-
-    >>> find_no_date(["2024-01-31", "soon"])
-    'soon'
-    """
-    return next((cell for cell in cells[:_MAX_EXAMINED] if not are_dates([cell])), None)
 
 
 def _readings(cells: Sequence[str]) -> list[list[datetime]]:

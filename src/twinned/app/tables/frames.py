@@ -104,10 +104,7 @@ def prediction_frame(
             features[name] = values if part is None else sides
             if part is None and sides.any():
                 limited.append(name)
-    marked = [name for name in limited if f"{name} ({LIMIT})" in names]
-    others = [name for name in limited if name not in marked]
-    notes = _limit_note(table, marked, "")
-    notes += _limit_note(table, others, "; the training table had no limits in this column")
+    notes = _limit_note(table, limited, "")
     return pd.DataFrame(features), notes
 
 
