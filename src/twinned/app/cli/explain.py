@@ -65,7 +65,7 @@ def explain_command(options: ExplainOptions) -> None:
     is_shortened = not options.rows and path is None and not options.as_json
     table = table.take(selected[:_MAX_PRINTED] if is_shortened else selected)
     rows = saved_model.read_rows(predictor, table)
-    saved_model.note_unknown_batch(predictor, rows.batch, "--batch names their column")
+    saved_model.note_unknown_batch(predictor, rows.batch)
     predictor.require_single_target("explain")
     with messages.print_warnings():
         labels = table.row_names(options.label)

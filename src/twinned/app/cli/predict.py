@@ -113,8 +113,7 @@ def predict_command(options: PredictOptions) -> None:
     predictor = saved_model.with_batches(predictor, options)
     table.require(options.copied, "--keep")
     rows = saved_model.read_rows(predictor, table)
-    remedy = f"a column {predictor.batch_column!r} names them, or another one by --batch"
-    saved_model.note_unknown_batch(predictor, rows.batch, remedy)
+    saved_model.note_unknown_batch(predictor, rows.batch)
     with messages.print_warnings():
         columns = predictor.predict(
             rows,

@@ -76,7 +76,7 @@ def query_command(options: QueryOptions) -> None:
     predictor, table = saved_model.load_with_table(options)
     rows = saved_model.read_rows(predictor, table)
     predictor.require_single_target("query")
-    saved_model.note_unknown_batch(predictor, options.batch, *saved_model.MEASURED_BATCH)
+    saved_model.note_unknown_batch(predictor, options.batch)
     with messages.print_warnings():
         selected, columns = _select_rows(options, table, predictor, rows)
     copied = dict(zip(table.names, table.take(selected.tolist()).columns, strict=True))

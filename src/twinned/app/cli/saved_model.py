@@ -23,11 +23,6 @@ from twinned.exceptions import install_extra, require_extra
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import number_text
 
-# What to do about a missing or a new batch in which rows will be measured.
-MEASURED_BATCH = (
-    "--batch names the one of the measurements",
-    "add_anchors(X, y, batch=…) in Python",
-)
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 
@@ -70,10 +65,10 @@ def read_rows(predictor: TablePredictor, table: Table) -> FeatureRows:
     return rows
 
 
-def note_unknown_batch(
-    predictor: TablePredictor, batch: object, if_missing: str, if_new: str = "--known FILE"
-) -> None:
+def note_unknown_batch(predictor: TablePredictor, batch: object) -> None:
     """Print a line where a model with batches predicts without one, or one without known rows."""
+    if_missing = f"--batch names it, or a column {predictor.batch_column!r} of the table"
+    if_new = "--known FILE, or add_anchors in Python"
     for warning in predictor.describe_unknown_batch(batch, if_missing, if_new):
         print_message("warning", warning)
 

@@ -91,7 +91,7 @@ def solve_command(options: SolveOptions) -> None:
 
     path = options.result_path()
     predictor = saved_model.load_predictor(options.model)
-    saved_model.note_unknown_batch(predictor, options.batch, *saved_model.MEASURED_BATCH)
+    saved_model.note_unknown_batch(predictor, options.batch)
     near = None
     if options.table is not None:
         table = read_table(options.table, options, predictor.names)
