@@ -1,7 +1,7 @@
 """Local HTTP service for a fitted twin: a web page with a form, and a JSON interface.
 
-`requests` makes tables of rows of JSON, as those that the commands read from files, `inputs` is
-what a row must have, `service` computes predictions, and `app` is the ASGI application and its
+`requests` describes what a row must have, and makes tables of rows of JSON, as those that the
+commands read from files; `service` computes predictions, and `app` is the ASGI application and its
 server. A request never names a file.
 """
 

@@ -25,8 +25,7 @@ from starlette.types import ASGIApp
 
 from twinned._version import __version__
 from twinned.app.prediction import FeatureRows, TablePredictor
-from twinned.app.serve.inputs import Json
-from twinned.app.serve.requests import BadRequest, parse_rows, rows_table
+from twinned.app.serve.requests import BadRequest, Json, parse_rows, rows_table
 from twinned.app.serve.service import PredictionService, in_thread
 from twinned.exceptions import MissingExtraError
 

@@ -14,8 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.app.prediction import FeatureRows, TablePredictor
-from twinned.app.serve.inputs import Json, RowInputs
-from twinned.app.serve.requests import BadRequest
+from twinned.app.serve.requests import BadRequest, Json, RowInputs
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import find_comparables

@@ -5,9 +5,14 @@ The readers of pandas are not used for text because they do not report the line 
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 from twinned.app.tables.numbers import (
@@ -18,12 +23,15 @@ from twinned.app.tables.numbers import (
     remove_sign,
     split_limit,
 )
-from twinned.app.tables.spreadsheets import read_excel, read_parquet
 from twinned.app.tables.table import Table, cell_text, join_names, quoted
-from twinned.app.tables.text_files import SEPARATOR_NAMES, decode_text, split_records
+from twinned.exceptions import install_extra, require_extra
 
 Rows = Sequence[tuple[int, Sequence[object]]]  # line or row of the file, and cells
 
+_SEPARATORS = (",", ";", "\t", "|", " ")
+_SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
+_NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
+_SEPARATED_RECORDS = 50  # by which the separator is detected
 _HEADER_ROWS = 20  # in which the names of the columns are searched
 _MAX_LISTED = 50  # lines in a message
 
@@ -120,16 +128,16 @@ def _read_content(path: Path, data: bytes, options: ReadOptions) -> _Content:
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
     if data.startswith(b"PK\x03\x04"):
-        return _Content(read_excel(path, data, options.sheet))
+        return _Content(_read_excel(path, data, options.sheet))
     if data.startswith(b"PAR1"):
-        return _Content({"": read_parquet(path, data)})
-    text, encoding = decode_text(path, data, options.encoding)
-    records, separator = split_records(path, text, options.separator)
+        return _Content({"": _read_parquet(path, data)})
+    text, encoding = _decode_text(path, data, options.encoding)
+    records, separator = _split_records(path, text, options.separator)
     content = _Content({"": records} if records else {}, [], "line", separator != ";")
     if options.encoding is None and encoding != "utf-8":
         content.detected.append(f"encoding {encoding}")
     if options.separator is None and separator != ",":
-        content.detected.append(f"separator {SEPARATOR_NAMES.get(separator, separator)}")
+        content.detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
     return content
 
 
@@ -216,3 +224,125 @@ def reading_note(table: Table) -> Iterable[str]:
     of_text = "--separator, --encoding, " if table.line_word == "line" else "--sheet, "
     options = f"{of_text}--header-row, --decimal and --thousands change it"
     yield f"{table.path} is read with {', '.join(table.detected)}; {options}."
+
+
+# --- text files: encoding and separator are detected ---------------------------------------------
+
+
+def _decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
+    """Return the text of a file and its encoding, detected where it is None."""
+    detected = encoding or _detect_encoding(path, data)
+    try:
+        return data.decode(detected).removeprefix("\ufeff"), detected
+    except LookupError:
+        known = "utf-8, latin-1, cp1252 or utf-16"
+        raise ValueError(f"--encoding {encoding} is unknown; use {known}.") from None
+    except UnicodeError as error:
+        raise ValueError(f"{path} is not {detected} text ({error}); correct --encoding.") from None
+
+
+def _detect_encoding(path: Path, data: bytes) -> str:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in data:
+        raise ValueError(f"{path} is no text, Excel (.xlsx) or Parquet file; save it as CSV.")
+    for encoding in ("utf-8", "cp1252"):
+        with suppress(UnicodeError):
+            data.decode(encoding)
+            return encoding
+    return "latin-1"  # which has a character for each byte
+
+
+def _split_records(path: Path, text: str, separator: str | None) -> tuple[Rows, str]:
+    """Return the first line and the fields of each record that is not blank, and the separator."""
+    separator = _detect_separator(text) if separator is None else _parse_separator(separator)
+    return list(_records(path, text, separator)), separator
+
+
+def _parse_separator(separator: str) -> str:
+    separator = _NAMED_SEPARATORS.get(separator, separator)
+    if len(separator) != 1 or separator in '"\r\n':
+        allowed = "one character such as ',' or ';', or tab or space"
+        raise ValueError(f"--separator must be {allowed}, not {separator!r}.")
+    return separator
+
+
+def _records(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    if separator == " ":
+        lines = enumerate(text.splitlines(), start=1)
+        yield from ((number, line.split()) for number, line in lines if line.strip())
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        line = reader.line_num + 1  # a quoted field may span several lines
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {line} cannot be read as CSV: {error}.") from None
+        if any(cell.strip() for cell in record) or len(record) > 1:
+            yield line, [cell.strip() for cell in record]
+
+
+def _detect_separator(text: str) -> str:
+    """Return the separator that splits the first records into the same number of fields."""
+    best, most = ",", (False, 1)
+    for separator in _SEPARATORS:
+        counts = []
+        with suppress(ValueError):  # a record that cannot be split ends the sample
+            for _, record in islice(_records(Path(), text, separator), _SEPARATED_RECORDS):
+                counts.append(len(record))
+        consistent = len(set(counts)) == 1
+        # blanks separate fields only where nothing else does, and in all lines alike
+        if separator == " " and (most[1] > 1 or not consistent or len(counts) < 2):
+            continue
+        if counts and counts[0] > 1 and (consistent, counts[0]) > most:
+            best, most = separator, (consistent, counts[0])
+    return best
+
+
+# --- Excel and Parquet files ---------------------------------------------------------------------
+
+
+def _read_excel(path: Path, data: bytes, sheet: str | None) -> dict[str, Rows]:
+    """Return the rows that are not blank of each sheet of an .xlsx file, or of the wanted sheet."""
+    with require_extra(f"Excel files need openpyxl: {install_extra('excel')}; or save as CSV."):
+        import openpyxl  # noqa: F401
+    import pandas as pd  # here, as it is slow to import
+
+    try:
+        frames = pd.read_excel(
+            io.BytesIO(data), sheet_name=None, header=None, dtype=object, na_filter=False
+        )
+    except Exception as error:  # a damaged or another zip may raise anything
+        raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
+    titles = list(map(str, frames))
+    if sheet is not None and sheet not in titles:
+        if not (sheet.isdecimal() and 1 <= int(sheet) <= len(titles)):
+            listed = join_names(titles)
+            raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {listed}.")
+        sheet = titles[int(sheet) - 1]
+    sheets = {}
+    for title in titles if sheet is None else [sheet]:
+        values = frames[title].map(lambda value: value.strip() if isinstance(value, str) else value)
+        rows = enumerate(values.to_numpy(object).tolist(), start=1)
+        sheets[title] = [(number, row) for number, row in rows if any(x != "" for x in row)]
+    return {title: rows for title, rows in sheets.items() if rows}
+
+
+def _read_parquet(path: Path, data: bytes) -> Rows:
+    """Return the names of the columns of a Parquet file as row 0, and its rows from 1."""
+    with require_extra(f"Parquet files need pyarrow: {install_extra('parquet')}; or use CSV."):
+        from pyarrow import parquet
+    try:
+        # without threads, which may abort a process that exits with an error
+        table = parquet.ParquetFile(io.BytesIO(data)).read(use_threads=False)
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
+    columns = (column.to_pylist() for column in table.columns)
+    return [
+        (0, list(table.column_names)),
+        *((number, list(row)) for number, row in enumerate(zip(*columns, strict=True), start=1)),
+    ]
