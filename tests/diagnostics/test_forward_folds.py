@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, ForwardFolds, TwinRegressor, cross_conformal, diagnose
 
@@ -38,7 +39,7 @@ def test_times_must_be_given_and_sortable():
 def test_intervals_of_any_model_by_later_rows(rng):
     X, times = rng.normal(size=(60, 2)), np.arange(60) + 5  # as texts, 10 would be before 9
     y = X[:, 0] + 0.1 * times
-    model = TwinRegressor(cv=0, pairs=4, random_state=0)
+    model = TwinRegressor(Ridge(), pairs=4, random_state=0)
     crossed = cross_conformal(model, X, y, groups=times, cv=ForwardFolds(3))
     expected = list(ForwardFolds(3).split(X, groups=times))
     held_out = np.concatenate([rows for _, rows in expected])
