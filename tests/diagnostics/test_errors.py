@@ -18,19 +18,3 @@ def test_interval_of_rmse_ratio_covers_the_true_ratio():
         ratio = rmse_ratio(0.8 * rng.normal(size=60), rng.normal(size=60), y)
         covered += ratio.low <= 0.8 <= ratio.high
     assert 86 <= covered <= 99
-
-
-def test_ratio_resamples_groups():
-    rng = np.random.RandomState(0)
-    groups = np.repeat(np.arange(20), 4)
-    y = np.zeros(80)
-    first, second = (np.repeat(rng.normal(size=20), 4) for _ in range(2))
-    of_rows, of_groups = (rmse_ratio(first, second, y, own) for own in (None, groups))
-    # twenty groups are less certain than eighty rows
-    assert of_groups.high - of_groups.low > 1.3 * (of_rows.high - of_rows.low)
-    # group codes that do not start at 0, as in a fold
-    half = slice(40, 80)
-    assert rmse_ratio(first[half], second[half], y[half], groups[half]) == rmse_ratio(
-        first[half], second[half], y[half], groups[half] - 10
-    )
-    assert rmse_ratio(first, second, y, groups // 5)[1:] == (0.0, np.inf)  # too few groups

@@ -24,7 +24,6 @@ from twinned.diagnostics.findings import (
     CheckedTable,
     Finding,
     check_diagnosable,
-    list_names,
     quick_predictions,
 )
 from twinned.fitted.target import TargetTransform
@@ -38,6 +37,7 @@ _LEAK_R2 = 0.995
 _LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
 _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
 _LEAST_KNOWN = 20
+_MAX_NAMES = 3
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
@@ -108,12 +108,15 @@ def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
     if not leaks or sample.matrix.shape[1] < 2:
         return
     names = sorted(leaks, key=lambda name: -leaks[name])
+    more = " …" * (len(names) > _MAX_NAMES)
+    options = " ".join(f"--drop {name!r}" for name in names[:_MAX_NAMES])
     yield Finding(
         "TW201",
-        f"The target is almost a monotone function of {list_names(names)} alone (out-of-fold R² "
+        "The target is almost a monotone function of "
+        f"{', '.join(map(repr, names[:_MAX_NAMES]))}{more} alone (out-of-fold R² "
         f"{leaks[names[0]]:.4f}).",
-        "Exclude what is computed from the target, or known only after it "
-        f"({_drop_options(names)}); else ignore this.",
+        f"Exclude what is computed from the target, or known only after it ({options}{more}); "
+        "else ignore this.",
         {"r2": leaks},
     )
 
@@ -138,11 +141,6 @@ def monotone_r2(x: Floats, y: Floats) -> float:
     monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
     models, folds = (LinearRegression(), monotone), row_folds(len(x), 5, 0)
     return max(r2_score(y, cross_val_predict(model, x[:, None], y, cv=folds)) for model in models)
-
-
-def _drop_options(names: list[str]) -> str:
-    """Return options of the command line that exclude the first three columns."""
-    return " ".join(f"--drop {name!r}" for name in names[:3]) + " …" * (len(names) > 3)
 
 
 # --- the target -----------------------------------------------------------------------------------

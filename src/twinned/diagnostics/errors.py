@@ -11,14 +11,13 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import ratio_of_rmse, rmse_and_error
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import ResultTable, format_interval, format_significant, split_unit
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.schema import Floats
 
 Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
 
 BLEND, MEAN = "blend", "mean of y"
 LOCAL = ", local weights"  # of known cases; after the name of a single member
 _CONFIDENCE = 0.95  # of the interval of a ratio
-_MIN_GROUPS = 5
 
 
 def rmse(predictions: Floats, y: Floats) -> float:
@@ -41,16 +40,9 @@ class Ratio(NamedTuple):
         return format_interval(*self, show=lambda number, digits: f"{number:.{digits}f}")
 
 
-def rmse_ratio(predicted: Floats, other: Floats, y: Floats, groups: Indices | None = None) -> Ratio:
-    """Return the RMSE of one model divided by that of another, with a paired bootstrap interval.
-
-    Rows are resampled, or whole groups of them where `groups` (n,) are given. With fewer than five
-    groups the interval is unbounded.
-    """
-    codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
-    ratio = ratio_of_rmse(predicted - y, other - y, groups=codes, confidence=_CONFIDENCE)
-    if codes is not None and codes.max() + 1 < _MIN_GROUPS:
-        return Ratio(ratio["ratio"], 0.0, float("inf"))
+def rmse_ratio(predicted: Floats, other: Floats, y: Floats) -> Ratio:
+    """Return the RMSE of one model divided by that of another, with a paired bootstrap interval."""
+    ratio = ratio_of_rmse(predicted - y, other - y, confidence=_CONFIDENCE)
     return Ratio(ratio["ratio"], ratio["lower"], ratio["upper"])
 
 

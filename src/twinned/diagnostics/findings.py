@@ -24,7 +24,6 @@ from twinned.rows.validation import validate_table, validate_target
 
 WARNING = "warning"  # the other level is "note"
 MIN_ROWS = 20
-_MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 _N_FOLDS, _N_NEIGHBORS = 5, 5  # of quick models
 _PENALTY = 1e-2  # per row
@@ -121,17 +120,6 @@ def feature_names(X: ArrayLike) -> list[str]:
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]
     return [f"x{i}" for i in range(np.shape(X)[1])]
-
-
-def list_names(names: list[str]) -> str:
-    """Return quoted names, at most five of them.
-
-    >>> list_names(["a", "b"])
-    "'a', 'b'"
-    """
-    shown = ", ".join(map(repr, names[:_MAX_NAMES]))
-    more = len(names) - _MAX_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def quick_predictions(table: CheckedTable) -> Floats:

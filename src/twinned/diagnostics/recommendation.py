@@ -94,7 +94,8 @@ def describe_failure(predicted: Floats, y: Floats, mean: Floats) -> str:
     """
     ratio = rmse_ratio(predicted, mean, y)
     is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN
-    correlation = spearmanr(predicted, y)[0] if np.ptp(predicted) > 0 else 0.0
+    is_constant = np.ptp(predicted) == 0 or np.ptp(y) == 0
+    correlation = 0.0 if is_constant else spearmanr(predicted, y)[0]
     if is_lower or correlation * math.sqrt(len(y)) > _CLEAR:
         return ""
     error = f"the error of the best model is {ratio} times that of always predicting its mean"
