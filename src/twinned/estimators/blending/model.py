@@ -16,7 +16,7 @@ are else those of a few molecules. A member may have some columns of the table o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from sklearn.base import BaseEstimator
 
 from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Queries
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.differences import difference
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema, known_medians
@@ -147,27 +146,12 @@ class FittedMember:
         predicted = self.estimator.predict(self.preparation.transform(matrix))
         return np.asarray(predicted, dtype=np.float64).reshape(len(matrix))
 
-    def encode(self, matrix: Floats, schema: TableSchema | None = None) -> Queries:
-        """Encoded rows (row, feature) as queries of a twin."""
-        prepared = self.preparation.transform(matrix)
-        return self.estimator.validate_queries(prepared, learn_categories=True, schema=schema)
-
     def differences(self, first: Floats, second: Floats) -> Floats:
-        """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        model = self.difference_model
-        sides: list[Any] = []
-        schema = None if model is None else self.estimator.fitted_.anchors.schema
-        for side in (first, second):
-            matrix, shape = side.reshape(-1, side.shape[-1]), side.shape[:-1]
-            if model is None:
-                sides.append(self.predict(matrix).reshape(shape))
-                continue
-            queries = self.encode(matrix, schema)
-            schema = queries.schema  # a new category has the same code on both sides
-            sides.append(Rows(*(columns.reshape(*shape, -1) for columns in queries.encode())))
-        if model is None:
-            return difference(*sides)
-        return self.estimator.fitted_.mean_of_members(model.differences(*sides))[..., 0]
+        """(row,): F(first, second) of encoded rows (row, feature)."""
+        if self.difference_model is None:
+            return difference(self.predict(first), self.predict(second))
+        sides = (self.preparation.transform(matrix) for matrix in (first, second))
+        return self.estimator.predict_difference(*sides)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +202,11 @@ class BlendModel:
 
     def differences(self, first: Rows, second: Rows) -> Floats:
         """(used member, ..., 1): F(first, second), for sides whose leading axes broadcast."""
-        sides = [self.schema.to_matrix(rows) for rows in (first, second)]
+        sides = np.broadcast_arrays(self.schema.to_matrix(first), self.schema.to_matrix(second))
+        a, b = (side.reshape(-1, side.shape[-1]) for side in sides)
         with ignore_table_warnings():
-            member_differences = [self.members[i].differences(*sides) for i in self.used]
-        return np.stack(member_differences)[..., None]
+            member_differences = [self.members[i].differences(a, b) for i in self.used]
+        return np.stack(member_differences).reshape(-1, *sides[0].shape[:-1], 1)
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel:
         """The model bound to its anchors."""
@@ -234,13 +219,12 @@ class BlendModel:
             return np.column_stack([self.members[i].predict(matrix) for i in chosen])
 
 
+@dataclass(frozen=True, eq=False)
 class AnchoredBlend(AnchoredModel):
     """A blend bound to its anchors: an `AnchoredModel`."""
 
+    blend: BlendModel
     queries_per_block = _QUERIES_PER_BLOCK
-
-    def __init__(self, blend: BlendModel) -> None:
-        self.blend = blend
 
     @property
     def bytes_per_query(self) -> int:
