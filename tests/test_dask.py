@@ -22,7 +22,6 @@ from twinned import (
     TwinRegressor,
     conformal,
     cross_conformal,
-    metrics,
 )
 
 da = pytest.importorskip("dask.array")
@@ -160,16 +159,6 @@ def test_intervals(calibrated: Any) -> None:
     lazy = calibrated.predict_interval(partitioned(frame), confidence=0.8)
     assert list(lazy.columns) == ["low", "high"]
     assert_array_equal(lazy.compute(), calibrated.predict_interval(frame, confidence=0.8))
-
-
-def test_quantiles(calibrated: Any) -> None:
-    frame = table(15, seed=4)
-    lazy = calibrated.predict_quantiles(partitioned(frame), [0.1, 0.5])
-    assert list(lazy.columns) == ["0.1", "0.5"]
-    assert_array_equal(lazy.compute(), calibrated.predict_quantiles(frame, [0.1, 0.5]))
-    y = calibrated.predict(frame)
-    expected = metrics.crps(calibrated, frame, y)
-    assert metrics.crps(calibrated, partitioned(frame), y) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("adjustments", [False, True])

@@ -22,7 +22,6 @@ from twinned.fitted.prediction import (
     TargetPredictions,
     target_columns,
 )
-from twinned.fitted.quantiles import check_levels
 from twinned.fitted.updating import add_rows
 from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import map_rows, predict_lazily
@@ -160,8 +159,7 @@ class PredictionMethods:
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the
-            probabilities as the names of its columns.
+            Rows to predict.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
             Probabilities between 0 and 1.
         batch, of, y_std
@@ -172,12 +170,7 @@ class PredictionMethods:
         values : ndarray of shape (n_queries, n_quantiles) or (n_queries, n_targets, n_quantiles)
         """
         options: PredictionOptions = {"batch": batch, "of": of, "y_std": y_std}
-        if not is_dask(X):
-            return self.predict_distribution(X, **options).quantiles(quantiles)
-        self._require_calibration()
-        levels = check_levels(quantiles)
-        names = [f"{level}" for level in levels]
-        return map_rows(self, "predict_quantiles", X, names, quantiles=levels, **options)
+        return self.predict_distribution(X, **options).quantiles(quantiles)
 
     def predict_cdf(
         self, X: ArrayLike, y: ArrayLike, **options: Unpack[PredictionOptions]

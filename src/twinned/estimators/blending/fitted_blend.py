@@ -56,7 +56,6 @@ class FitRecord:
     rows: BlendRows
     seed: int
     batches: BatchErrors | None  # of a fit with batches
-    scores: Floats | None  # (row of positive weight,): of the intervals
 
 
 class BlendAttributes(BaseTwin):
@@ -126,10 +125,13 @@ class BlendAttributes(BaseTwin):
             of_blend, of_members = (
                 offset[held_out] for offset in record.batches.missing_deviations
             )
+        calibration, scores = self.calibration_, np.full(len(held_out), np.nan)
+        if calibration is not None and calibration.rows is not None:
+            scores = calibration.scores[np.argsort(calibration.rows)]
         columns = {
             "y": self.fitted_.fitted_y[held_out],
             "prediction": self.out_of_fold_prediction_[held_out] + of_blend,
-            "score": np.nan if record.scores is None else record.scores,
+            "score": scores,
             "fold": np.asarray(rows.anchors.fold)[held_out],
         }
         members = {
@@ -245,11 +247,9 @@ def combine_members(
         known_y = known_rows.y.copy()
         known_y[rows.known_of_anchors[anchors.held_out]] = batches.known_y[anchors.held_out]
         known_rows = replace(known_rows, y=known_y)
-    scores = None
     if calibrate:
         with parallel_config("threading", n_jobs=budget.n_jobs):
             calibration = _calibrate(fitted, anchors, nested, batches, seed)
-        scores = calibration.scores[np.argsort(np.asarray(calibration.rows))]
         fitted = replace(fitted, calibration=calibration)
     return {
         **attributes,
@@ -259,7 +259,7 @@ def combine_members(
         "_leaderboard": leaderboard(members, predictions, known_rows, weights.weights),
         "contribution_": twin_contribution(members, predictions, known_rows, weights, seed % 2**16),
         "_fitted": fitted,
-        "_record": FitRecord(members, rows, seed, batches, scores),
+        "_record": FitRecord(members, rows, seed, batches),
     }
 
 
