@@ -89,8 +89,11 @@ def _json_response(content: Json, status: int = 200, warnings: list[str] | None 
     if warnings:
         content = {**content, "warnings": warnings}
     # a rest of the body may still be under way
-    headers = {"Connection": "close"} if status in (413, 503) else None
-    text = json.dumps(content, allow_nan=False)
+    headers = {"Connection": "close"} if status == 413 else None
+    try:
+        text = json.dumps(content, allow_nan=False)
+    except ValueError:
+        raise BadRequest("a prediction is not a finite number.") from None
     return Response(text, status, headers, media_type="application/json")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.app.prediction import FeatureRows, TablePredictor
-from twinned.app.serve.requests import BadRequest, Json, RowInputs
+from twinned.app.serve.requests import Json, RowInputs
 from twinned.app.tables.table import Table
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.explanation import find_comparables
@@ -23,8 +23,6 @@ from twinned.rows.columns import unknown_categories
 
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
-WORK_SECONDS = 120.0
-"""Seconds for one step of a request, such as the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _PREDICTIONS = ThreadPoolExecutor(min(2, os.cpu_count() or 1))  # the tree kernel releases the GIL
 Result = TypeVar("Result")
@@ -93,7 +91,6 @@ class PredictionService:
             rows, std=True, confidence=confidence, applicability=confidence is not None
         )
         labels = columns.pop("applicability", None)
-        _check_finite(np.column_stack(list(columns.values())))
         content = {name: values.tolist() for name, values in columns.items()}
         return content if labels is None else content | {"applicability": labels.tolist()}
 
@@ -109,11 +106,6 @@ class PredictionService:
             batch=rows.batch,
             adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
         )
-        values = [
-            [(case.known, case.estimate) for case in comparables.with_others]
-            for comparables in explained
-        ]
-        _check_finite(np.array(values).reshape(len(rows), -1))
         records = [comparables.as_dict() for comparables in explained]
         content: Json = {name: [record[name] for record in records] for name in records[0]}
         return content | {"applicability": self.applicability(rows)}
@@ -136,23 +128,7 @@ def _new_values(cells: np.ndarray, known: Sequence[str]) -> list[str]:
     return [text for text in dict.fromkeys(present) if text not in known]
 
 
-def _check_finite(values: np.ndarray) -> None:
-    """Raise `BadRequest` where a result is infinite or no number, which JSON cannot hold.
-
-    `values` are (row of the request, column).
-    """
-    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if len(bad):
-        raise BadRequest(f"row {bad[0] + 1}: the prediction is not a finite number.")
-
-
 async def in_thread(function: Callable[..., Result], *arguments: object) -> Result:
-    """Return the result of a function that runs in a thread, within `WORK_SECONDS`."""
-    try:
-        async with asyncio.timeout(WORK_SECONDS):
-            return await asyncio.get_running_loop().run_in_executor(
-                _PREDICTIONS, function, *arguments
-            )
-    except TimeoutError:
-        message = f"the request takes more than {WORK_SECONDS:g} seconds; send fewer rows."
-        raise BadRequest(message, 503) from None
+    """Return the result of a function that runs in a thread."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_PREDICTIONS, function, *arguments)
