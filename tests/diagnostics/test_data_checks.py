@@ -8,9 +8,15 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import check_replicates, check_time_order, monotone_r2
+from twinned.diagnostics.data_checks import (
+    CODES,
+    CheckedTable,
+    check_replicates,
+    check_time_order,
+    monotone_r2,
+    quick_predictions,
+)
 from twinned.diagnostics.errors import summarize_errors
-from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 

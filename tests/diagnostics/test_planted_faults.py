@@ -7,8 +7,7 @@ from sklearn import datasets
 
 from twinned.datasets import load, make_rcl, make_tf, make_wsb
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import check_leaks
-from twinned.diagnostics.findings import CheckedTable
+from twinned.diagnostics.data_checks import CheckedTable, check_leaks
 
 FAULTS = {"TW105", "TW201"}
 

@@ -5,9 +5,8 @@ errors show to be best. `check_data` finds what makes errors misleading.
 """
 
 from twinned.diagnostics.curves import CheckResult
-from twinned.diagnostics.data_checks import check_data
+from twinned.diagnostics.data_checks import Finding, check_data
 from twinned.diagnostics.diagnosis import Diagnosis, diagnose
-from twinned.diagnostics.findings import Finding
 
 __all__ = [
     "CheckResult",

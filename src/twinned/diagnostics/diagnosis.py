@@ -16,9 +16,8 @@ from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.curves import CheckResult, learning_curve
-from twinned.diagnostics.data_checks import check_data
+from twinned.diagnostics.data_checks import Finding, check_data, check_diagnosable
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, fold_means, summarize_errors
-from twinned.diagnostics.findings import Finding, check_diagnosable
 from twinned.diagnostics.recommendation import Recommendation, choose_model, python_code
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.budget import affordable_rows

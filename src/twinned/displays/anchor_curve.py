@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.curves import draw_curve
+from twinned.diagnostics.data_checks import check_diagnosable
 from twinned.diagnostics.errors import rmse
-from twinned.diagnostics.findings import check_diagnosable
 from twinned.displays.intervals import make_axes
 from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings

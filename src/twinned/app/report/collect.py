@@ -13,8 +13,8 @@ from scipy.spatial.distance import cdist
 from twinned._version import __version__
 from twinned.app.report.grid import make_grid, summarize_features
 from twinned.diagnostics import Diagnosis, Finding
+from twinned.diagnostics.data_checks import feature_names
 from twinned.diagnostics.errors import ErrorSummary
-from twinned.diagnostics.findings import feature_names
 from twinned.diagnostics.recommendation import NO_PREDICTION
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.fitted.applicability import LABELS, ClassStatistics
