@@ -60,6 +60,13 @@ else:
 _CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
 
 
+def num_samples(X: object) -> int:
+    """The number of rows of a table, an array, a sparse matrix or a list."""
+    from sklearn.utils.validation import _num_samples
+
+    return int(_num_samples(X))
+
+
 def safe_indexing(X, rows):
     """Rows of a table, array or list."""
     from sklearn.utils import _safe_indexing

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from twinned._compat import column_indices
+from twinned._compat import column_indices, num_samples
 from twinned.rows.columns import check_text_column, is_categorical_dtype, is_text_dtype, to_number
 from twinned.rows.schema import (
     Floats,
@@ -188,7 +188,7 @@ def target_names(y: object) -> list[str]:
 def count_rows(X: Any) -> int:
     """The number of rows of a table or array."""
     is_table(X)  # which refuses a lazy one
-    return len(X)
+    return num_samples(X)
 
 
 def check_row_numbers(name: str, given: object, n_rows: int) -> Floats:
