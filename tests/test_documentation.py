@@ -113,7 +113,7 @@ def test_python_blocks_run(page, empty_folder):
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "command-line.md"], ids=name)
 def test_console_lines_run(page, empty_folder, monkeypatch):
-    monkeypatch.setattr("twinned.app.cli.datasets.fetch", lambda key: None)  # no network
+    monkeypatch.setattr("twinned.datasets.fetch", lambda key: None)  # no network
     run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
     lines = [line for line in console_lines(page) if line.startswith("twinned ")]
     commands = [shlex.split(line, comments=True) for line in lines]
