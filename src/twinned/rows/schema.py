@@ -327,7 +327,11 @@ def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
     values: list[Any] = [batch] * n_rows if is_one else list(np.asarray(batch, dtype=object))
     if len(values) != n_rows or np.ndim(batch) > 1:
         raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
-    return [None if pd.isna(value) else _WHOLE.sub(r"\1", str(value)) for value in values]
+    texts = {
+        value: None if pd.isna(value) else _WHOLE.sub(r"\1", str(value))
+        for value in dict.fromkeys(values)
+    }
+    return [texts[value] for value in values]
 
 
 def check_batch_labels(batch: ArrayLike, y: Floats) -> NDArray[np.str_]:
