@@ -349,20 +349,24 @@ class FittedTwin:
             anchored, reduces = self._fast_path(n_queries, reduce, variance)
             per_block = self._queries_per_block(anchored, reduces=reduces and not per_anchor)
             is_incomplete = self.find_incomplete(queries)
-            if is_incomplete.any():
-                per_block = max(1, per_block // self.anchors.imputer.n_values)
+            n_values = self.anchors.imputer.n_values if is_incomplete.any() else 1
+            # of rows that replace the queries, as many as fit into a block
+            n_completed = np.cumsum(np.where(is_incomplete, n_values, 1))
+            starts = np.unique((n_completed - 1) // per_block, return_index=True)[1]
+            ends = np.append(starts[1:], n_queries)
 
-            def call(rows: slice) -> Result:
+            def call(block: slice) -> Result:
+                rows = slice(starts[block.start], ends[block.start])
                 offset = None if queries.offset is None else queries.offset[rows]
-                block = Queries(queries.schema, queries.scale, queries.matrix[rows], offset)
+                of_block = Queries(queries.schema, queries.scale, queries.matrix[rows], offset)
                 any_incomplete = bool(is_incomplete[rows].any())
                 return function(
-                    QueryBlock(self, rows, block, any_incomplete, anchored, reduces, variance)
+                    QueryBlock(self, rows, of_block, any_incomplete, anchored, reduces, variance)
                 )
 
             # the fast path has its own threads
             n_jobs = self.budget.n_jobs if anchored is None else 1
-            return map_row_blocks(call, n_queries, per_block, n_jobs)
+            return map_row_blocks(call, len(starts), 1, n_jobs)
 
     def _queries_per_block(self, anchored: AnchoredModel | None, *, reduces: bool) -> int:
         """The number of queries of a block, by the fast path or on pairs."""
