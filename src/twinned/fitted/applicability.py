@@ -174,19 +174,16 @@ class ApplicabilityDomain:
         """
         known = self.known_values
         beyond, missing = known.beyond(matrix), known.newly_missing(matrix)
-        classes = self._classify(scores, beyond, known.beyond(matrix, _FAR), missing)
-        return Rating(scores, classes, self._has_new_category(beyond), beyond, missing)
+        is_new = np.any(beyond[:, self._categorical], axis=1)
+        classes = self._classify(scores, beyond, known.beyond(matrix, _FAR) | missing)
+        return Rating(scores, classes, is_new, beyond, missing)
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without its group."""
         known, rows = self.known_values, self.known_rows
-        beyond, far = known.beyond_others(rows), known.beyond_others(rows, _FAR)
         missing = known.newly_missing(known.matrix[rows], n_missing=1)
-        return self._classify(self.known_scores, beyond, far, missing)
-
-    def _has_new_category(self, beyond: Mask) -> Mask:
-        """(row,): whether a row, whose values are beyond known ones, has a new category."""
-        return np.any(beyond[:, self._categorical], axis=1)
+        far = known.beyond_others(rows, _FAR)
+        return self._classify(self.known_scores, known.beyond_others(rows), far | missing)
 
     @cached_property
     def expected_share(self) -> float:
@@ -194,10 +191,10 @@ class ApplicabilityDomain:
         n_outside = int(np.sum(self.classify_known() == _OUTSIDE))
         return (n_outside + 1) / (len(self.known_rows) + 1)
 
-    def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
-        """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
+    def _classify(self, scores: Floats, beyond: Mask, outside: Mask) -> Indices:
+        """(row,): classes by scores, raised by values beyond or outside of the known ones."""
         least = np.where(np.any(beyond, axis=1), _EDGE, 0)
-        least[np.any(far | missing, axis=1) | self._has_new_category(beyond)] = _OUTSIDE
+        least[np.any(outside, axis=1)] = _OUTSIDE
         return np.maximum(np.searchsorted(self._limits, scores), least)
 
     def _error_size(self, neighbors: Indices) -> Floats:

@@ -206,11 +206,8 @@ class FittedTwin:
 
     def error_correlation(self, queries: Queries) -> Floats:
         """(query, query): correlations of the errors of one measurement of each query."""
-        n_anchors = len(self.anchors)
-        functions: Indices = np.arange(n_anchors)
-        if n_anchors > _MAX_CORRELATING:
-            drawn = np.random.RandomState(0).permutation(n_anchors)[:_MAX_CORRELATING]
-            functions = np.sort(drawn)
+        drawn = np.random.RandomState(0).permutation(len(self.anchors))[:_MAX_CORRELATING]
+        functions: Indices = np.sort(drawn)
         features = self.complete(queries, 1)[0].encode().features
         by_process = self.anchors.process.correlation(features)
         return error_correlation(self.deviations(queries, functions), by_process)
