@@ -39,7 +39,7 @@ N_PARTNERS = 2
 _TRIAL_FOLDS = 2  # by which the better half of the settings is chosen
 # Error of held-out rows in standard deviations of y: from here on, they are mostly noise, and more
 # steps change next to nothing.
-_MUCH_NOISE = 0.2
+_MUCH_NOISE = 0.15
 # Of the error of noisy targets in the last two fifths of few steps, with which more may help. The
 # learning rate falls to zero there, which alone lowers the error by 2 to 7 %.
 _LEAST_FALL = 0.1
