@@ -41,7 +41,7 @@ def run(*arguments):
 
 def start(*arguments, cwd):
     """Run the command in a new process."""
-    command = [sys.executable, "-m", "twinned.app.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "twinned", *map(str, arguments)]
     source = str(Path(twinned.__file__).resolve().parents[1])  # works from any folder
     env = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=env)

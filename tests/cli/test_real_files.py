@@ -232,7 +232,7 @@ CASES = [
     Case("name with a unit below a title", "Protocol;;\n;;\nYield;Y [%];a\n1;2;3\n2;3;4\n",
          error=("its columns are 'Yield', 'Y [%]', 'a'. Did you mean 'Y [%]'?",)),
     Case("rows of different length", "a,b,y\n1,2,3\n1,2\n1\n",
-         error=("line 3 has 2 fields (also lines 4), but line 1 names 3",)),
+         error=("line 3 has 2 fields, but line 1 names 3",)),
     Case("empty", "", error=("is empty",)),
     Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\x00", error=("no text, Excel (.xlsx)",)),
     Case("compressed", b"\x1f\x8b\x08\x00", error=("no text, Excel (.xlsx) or Parquet file",)),

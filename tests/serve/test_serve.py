@@ -513,7 +513,7 @@ def test_ten_thousand_requests(client, url, request):
 def test_the_command_serves_on_loopback(tmp_path):
     save(TwinRegressor(LinearRegression()).fit(X, y), tmp_path / "m.twin")
     source = str(Path(twinned.__file__).resolve().parents[1])
-    command = [sys.executable, "-m", "twinned.app.cli", "serve", "m.twin", "--port", "0"]
+    command = [sys.executable, "-m", "twinned", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},

@@ -54,11 +54,9 @@ def select_rows(table: Table, labels: Sequence[str], wanted: Sequence[str]) -> l
 
     It names labels, or numbers of lines or rows of the file, or ranges of them.
     """
-    if not wanted:
-        return list(range(len(table)))
-    rows: list[int] = []
+    rows = [] if wanted else list(range(len(table)))
     for option in wanted:
-        names = [option] if option in labels else [name.strip() for name in option.split(",")]
+        names = [option] if option in labels else map(str.strip, option.split(","))
         for name in filter(None, names):
             named = [row for row, label in enumerate(labels) if label == name]
             rows += named or _numbered_rows(table, name)

@@ -27,7 +27,6 @@ OptionMaker = partial[Any]  # of an option or argument with common settings
 column_option: OptionMaker = partial(typer.Option, metavar="COLUMN")
 # below the options that most calls need, in the help of a command
 advanced_option: OptionMaker = partial(typer.Option, rich_help_panel="Advanced")
-_reading_option: OptionMaker = partial(advanced_option, show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option: OptionMaker = partial(typer.Option, metavar="")
 json_option: OptionMaker = partial(advanced_option, "--json", metavar="")
@@ -58,6 +57,8 @@ def make_command(options: type, run: Callable[..., None]) -> Callable[..., None]
     signature = []
     for field in fields(options):
         info = copy(hints[field.name].__metadata__[0])
+        if isinstance(info, str):  # of `ReadOptions`
+            info = advanced_option(metavar=info, show_default=False)
         info.help = info.help or helps[field.name]
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         annotation = Annotated[hints[field.name].__origin__, info]  # type: ignore[valid-type]
@@ -98,14 +99,6 @@ class TableOptions(ReadOptions):
         Text of a missing value, such as n.d., besides empty cells, NA and others. May be repeated.
         A saved model does not store it.
     """
-
-    separator: Annotated[str | None, _reading_option(metavar="CHAR")] = None
-    decimal: Annotated[str | None, _reading_option(metavar=".|,")] = None
-    thousands: Annotated[str | None, _reading_option(metavar="CHAR")] = None
-    encoding: Annotated[str | None, _reading_option(metavar="NAME")] = None
-    sheet: Annotated[str | None, _reading_option(metavar="SHEET")] = None
-    header_row: Annotated[int | None, _reading_option(metavar="N", min=1)] = None
-    missing: Annotated[list[str] | None, _reading_option(metavar="TEXT")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 from twinned.app.tables.numbers import (
     PLAIN,
@@ -33,7 +34,6 @@ _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
 _SEPARATED_RECORDS = 50  # by which the separator is detected
 _HEADER_ROWS = 20  # in which the names of the columns are searched
-_MAX_LISTED = 50  # lines in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,14 @@ class ReadOptions:
     the names of the columns. `missing` are further spellings of a missing value, in any case.
     """
 
-    separator: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-    header_row: int | None = None
-    missing: list[str] | None = None
+    # with what stands for a value in the help of a command
+    separator: Annotated[str | None, "CHAR"] = None
+    decimal: Annotated[str | None, ".|,"] = None
+    thousands: Annotated[str | None, "CHAR"] = None
+    encoding: Annotated[str | None, "NAME"] = None
+    sheet: Annotated[str | None, "SHEET"] = None
+    header_row: Annotated[int | None, "N"] = None
+    missing: Annotated[list[str] | None, "TEXT"] = None
 
     @property
     def notation(self) -> NumberFormat | None:
@@ -171,12 +172,10 @@ def _check_rows(path: Path, rows: Rows, names: list[str], header_line: str, word
 
     A ValueError for rows of another length, and for repeated names or numbers instead of names.
     """
-    if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
-        (line, n_fields), *others = wrong.items()
-        listed = ", ".join(str(n) for n, _ in others[:_MAX_LISTED])
-        also = f" (also {word}s {listed})" if others else ""
-        fields = f"{path}, {word} {line} has {n_fields} fields{also}"
-        raise ValueError(f"{fields}, but {header_line} names {len(names)} columns.")
+    for line, row in rows:
+        if len(row) != len(names):
+            fields = f"{path}, {word} {line} has {len(row)} fields"
+            raise ValueError(f"{fields}, but {header_line} names {len(names)} columns.")
     filled = [position for position, (_, row) in enumerate(rows) if any(map(cell_text, row))]
     if not filled:
         raise ValueError(f"{path} has a header, but no rows.")
