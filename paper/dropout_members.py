@@ -89,9 +89,8 @@ def with_masks(networks, rate, rng):
         kept = rng.uniform(size=(N_MEMBERS, size, 1)) >= rate
         masked = parameters[f"weight_{layer}"] * kept / (1 - rate)
         parameters[f"weight_{layer}"] = masked.astype(np.float32)
-    gates = np.repeat(networks.gates, N_MEMBERS)
     weights = np.full(N_MEMBERS, 1 / N_MEMBERS)
-    return replace(networks, parameters=parameters, gates=gates, member_weights=weights)
+    return replace(networks, parameters=parameters, member_weights=weights)
 
 
 def describe_errors(errors):

@@ -29,8 +29,8 @@ def substitute_anchor(
 
     shape = networks.shape
 
-    def one(own: Parameters, gate: Array) -> Parameters:
-        first, second = Network(shape, own, gate).first_layer(jnp.asarray(anchor))
+    def one(own: Parameters) -> Parameters:
+        first, second = Network(shape, own).first_layer(jnp.asarray(anchor))
         plain = {"linear_0": _side_by_side(own["linear_0"], own["linear_1"])}
         if shape.n_frequencies:
             plain["periodic_0"] = _side_by_side(own["periodic_0"], own["periodic_1"])
@@ -49,12 +49,10 @@ def substitute_anchor(
         plain[f"bias_{last}"] = jnp.asarray(anchor_y, jnp.float32)
         return plain
 
-    of_members = jax.vmap(one)(
-        jax.tree.map(jnp.asarray, networks.parameters), jnp.asarray(networks.gates)
-    )
+    of_members = jax.vmap(one)(jax.tree.map(jnp.asarray, networks.parameters))
     wide = tuple(2 * width for width in shape.hidden_sizes)
     plain = replace(shape, hidden_sizes=wide, twin=False)
-    return TrainedNetworks(plain, jax.tree.map(np.asarray, of_members), networks.gates)
+    return TrainedNetworks(plain, jax.tree.map(np.asarray, of_members))
 
 
 def _side_by_side(left: Array, right: Array) -> Array:

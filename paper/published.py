@@ -366,7 +366,7 @@ def _make_ensemble(shape: Shape, parameters: dict[str, Any], errors: Floats) -> 
     # no predictions of held-out rows are needed: their errors are known
     no_predictions = np.zeros((n_members, 1, 0, 1), np.float32)
     finite = converged(TrainedMembers(parameters, errors, no_predictions))
-    networks = TrainedNetworks(shape, parameters, np.zeros(n_members, np.float32))
+    networks = TrainedNetworks(shape, parameters)
     return TrainedEnsemble(
         networks=networks.take(np.flatnonzero(finite)),
         weights=np.full(finite.sum(), 1.0 / finite.sum()),

@@ -369,7 +369,7 @@ def network_bytes(data, tmp_path_factory):
         ("_parameters/linear_0", lambda a: a[:, :-1].copy(), "other shapes"),
         ("_parameters/bias_1", set_first(np.inf), "not within"),
         ("_parameters/bias_1", lambda a: a.astype(float), "array of float64"),
-        ("_gates", lambda a: a[:-1], "axis member"),
+        ("member_weights_", lambda a: a[:-1] / a[:-1].sum(), "other shapes"),
         ("_scale/X_spread", np.zeros_like, "not within"),
         ("member_weights_", lambda a: a * 2, "does not sum to one"),
         ("anchors/y", lambda a: a[:, None].copy(), "has other outputs"),

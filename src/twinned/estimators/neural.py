@@ -120,7 +120,6 @@ class BaseNeural(BaseEstimator):
         may use it, too.
         """
         self._parameters = ensemble.networks.parameters
-        self._gates = ensemble.networks.gates
         self._shape = asdict(ensemble.networks.shape)
         self._scale = problem.scale
         self._schema = problem.table.schema
@@ -155,7 +154,6 @@ class BaseNeural(BaseEstimator):
         return kind(
             shape=Shape(**self._shape),
             parameters=self._parameters,
-            gates=self._gates,
             scale=self._scale,
             member_weights=self.member_weights_,
             device=self.device,

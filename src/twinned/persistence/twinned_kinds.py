@@ -146,7 +146,7 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
     at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
     shapes = {name: parameter.shape for name, parameter in state["_parameters"].items()}
-    expected = _parameter_shapes(shape, len(state["_gates"]))
+    expected = _parameter_shapes(shape, len(state["member_weights_"]))
     at.ensure(shapes == expected, "has network parameters of other shapes")
     set_state(model, {"_schema": table, **{name: state[name] for name in RECORDS["networks"]}})
     if not is_twin:

@@ -45,5 +45,5 @@ def test_plain_networks_of_two_outputs_and_missing_values(check, rows):
 def test_twins_of_selected_features_and_missing_values(check, rows):
     X, y, new = with_missing_values(rows)
     twin = clone(TwinNeuralRegressor(**SMALL)).set_params(training__max_features=2).fit(X, y + 1e4)
-    assert twin._gates.any()
+    assert twin._parameters["frequency"].any()
     check(twin, new, 5e-6, 5e-6)

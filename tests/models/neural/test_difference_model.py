@@ -29,7 +29,6 @@ def model(memory_limit=None):
     return NeuralDifferenceModel(
         shape=shape,
         parameters={name: np.stack([np.asarray(p[name]) for p in own]) for name in own[0]},
-        gates=np.array([1.0, 0.0, 1.0], dtype=np.float32),
         scale=Scale(
             np.zeros(3), np.ones(3), np.array([5.0, -100.0]), np.array([2.0, 30.0]), np.zeros(3)
         ),

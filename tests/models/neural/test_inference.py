@@ -31,8 +31,7 @@ def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2):
         for i in range(N_MEMBERS)
     ]
     parameters = {name: np.stack([np.asarray(p[name]) for p in own]) for name in own[0]}
-    gates = np.array([1.0, 0.0, 1.0], dtype=np.float32)
-    return TrainedNetworks(shape, parameters, gates), np.array([0.5, 0.2, 0.3])
+    return TrainedNetworks(shape, parameters), np.array([0.5, 0.2, 0.3])
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ def test_scaled_features_are_part_of_the_parameters(twin, rng):
     scaled = padded * np.append(scales, 1.0).astype(np.float32)
 
     def output(parameters, features):
-        networks = TrainedNetworks(shape, parameters, np.ones(1, dtype=np.float32))
+        networks = TrainedNetworks(shape, parameters)
         return row_outputs(networks, features, features[::-1] if twin else None)
 
     np.testing.assert_allclose(output(included, padded), output(plain, scaled), atol=1e-5)

@@ -242,17 +242,13 @@ def _scaled(scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
 
 
 def _unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:
-    """Parameters of networks of so many inputs, leading axis member.
-
-    A member without periodic embedding has weights of zero there.
-    """
+    """Parameters of networks of so many inputs, leading axis member."""
     parameters = {name: np.asarray(value) for name, value in networks.parameters.items()}
     for name, value in parameters.items():
         if name.startswith(("linear", "frequency")):
             parameters[name] = value[:, :n_features]
         elif name.startswith("periodic"):
-            rows = value[:, : 2 * networks.shape.n_frequencies * n_features]
-            parameters[name] = rows * np.asarray(networks.gates, np.float32)[:, None, None]
+            parameters[name] = value[:, : 2 * networks.shape.n_frequencies * n_features]
     return parameters
 
 
@@ -275,7 +271,7 @@ class _Layers:
         sides = range(2 if self._networks.shape.twin else 1)
         halves = [X @ self._parameters[f"linear_{side}"] for side in sides]
         halves[0] += self._bias(0)
-        if self._networks.shape.n_frequencies and np.asarray(self._networks.gates).any():
+        if self._networks.shape.n_frequencies:
             embedding = self._embedding(X)
             for side in sides:
                 halves[side] += embedding @ self._parameters[f"periodic_{side}"]

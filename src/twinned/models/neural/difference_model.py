@@ -43,8 +43,6 @@ class _NetworkEnsemble:
         The sizes of the networks.
     parameters : dict of ndarray
         The parameters of the networks; leading axis member.
-    gates : ndarray of shape (n_members,)
-        1 for members with periodic embedding, 0 for others.
     scale : Scale
         The scale of X and y.
     member_weights : ndarray of shape (n_members,)
@@ -61,7 +59,6 @@ class _NetworkEnsemble:
 
     shape: Shape
     parameters: MemberParameters
-    gates: NDArray[np.float32]
     scale: Scale
     member_weights: Floats
     device: str = "auto"
@@ -71,7 +68,7 @@ class _NetworkEnsemble:
 
     @property
     def networks(self) -> TrainedNetworks:
-        return TrainedNetworks(self.shape, self.parameters, self.gates)
+        return TrainedNetworks(self.shape, self.parameters)
 
     def matrix(self, rows: Rows) -> Matrix:
         """(..., feature) float32: the scaled features of rows, padded."""

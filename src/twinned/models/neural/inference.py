@@ -34,12 +34,15 @@ class TrainedNetworks(NamedTuple):
 
     shape: Shape
     parameters: MemberParameters
-    gates: NDArray[np.float32]  # (member,): 1 with periodic embedding, 0 without
+
+    @property
+    def n_members(self) -> int:
+        return len(self.parameters["bias_0"])
 
     def take(self, members: int | slice | Indices) -> TrainedNetworks:
         """Return some of the members."""
         parameters = {name: value[members] for name, value in self.parameters.items()}
-        return TrainedNetworks(self.shape, parameters, self.gates[members])
+        return TrainedNetworks(self.shape, parameters)
 
 
 # Pairs of a tile: on a CPU its layers should stay in the cache, a GPU needs enough to do.
@@ -75,16 +78,16 @@ def anchor_differences(
 
 @partial(jax.jit, static_argnames="shape")
 def _to_anchors(
-    shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array, indices: Array | None
+    shape: Shape, parameters: Parameters, Q: Array, A: Array, indices: Array | None
 ) -> Array:
-    def one(member: tuple[Parameters, Array]) -> Array:
-        network = Network(shape, *member)
+    def of_member(parameters: Parameters) -> Array:
+        network = Network(shape, parameters)
         queries = tuple(half[:, None] for half in network.first_layer(Q))
         # where all queries have the same anchors, indexing by None adds the axis of queries
         anchors = tuple(half[indices] for half in network.first_layer(A))
         return network.differences(queries, anchors)
 
-    return jax.lax.map(one, (parameters, gates))
+    return jax.lax.map(of_member, parameters)
 
 
 def row_outputs(
@@ -100,15 +103,15 @@ def row_outputs(
 
 
 @partial(jax.jit, static_argnames="shape")
-def _rows(shape: Shape, parameters: Parameters, gates: Array, X: Array, Z: Array | None) -> Array:
-    def one(member: tuple[Parameters, Array]) -> Array:
-        network = Network(shape, *member)
+def _rows(shape: Shape, parameters: Parameters, X: Array, Z: Array | None) -> Array:
+    def of_member(parameters: Parameters) -> Array:
+        network = Network(shape, parameters)
         first = network.first_layer(X)
         if Z is None:
             return network.output(first[0])
         return network.differences(first, network.first_layer(Z))
 
-    return jax.lax.map(one, (parameters, gates))
+    return jax.lax.map(of_member, parameters)
 
 
 # --- mean and variance over all anchors -----------------------------------------------------------
@@ -201,7 +204,7 @@ def _member_moments(
     )
     counts = jnp.asarray(n_tiles, jnp.int32)
     # member by member: the program is then the same for any number of them
-    members = [networks.take(i) for i in range(len(networks.gates))]
+    members = [networks.take(i) for i in range(networks.n_members)]
     results = [np.asarray(_moments(tile, *member, Q, A, V, counts)) for member in members]
     mean, squares = np.stack(results, axis=1)[:, :, : len(queries)].astype(np.float64)
     return mean, squares
@@ -212,7 +215,6 @@ def _moments(
     tile: tuple[int, int],
     shape: Shape,
     parameters: Parameters,
-    gate: Array,
     Q: Array,
     A: Array,
     values: Array,
@@ -223,7 +225,7 @@ def _moments(
     Only the first `n_tiles` of each side are computed, so padding costs no time.
     """
     tile_queries, tile_anchors = tile
-    network = Network(shape, parameters, gate)
+    network = Network(shape, parameters)
     query_halves, anchor_halves = network.first_layer(Q), network.first_layer(A)
     output = network.half_output_weight()
     zeros = jnp.zeros((tile_queries, shape.n_outputs))

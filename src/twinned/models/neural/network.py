@@ -225,7 +225,7 @@ class Network(NamedTuple):
 
     shape: Shape
     parameters: Parameters
-    gate: Array  # 1 with periodic embedding of the features, 0 without
+    gate: Array | float = 1.0  # while training, 0 for members without periodic embedding
 
     def first_layer(self, x: Array) -> Halves:
         """(..., feature) → the halves of the first layer, (..., hidden) for each side of a pair.

@@ -83,8 +83,7 @@ class SettingSelection:
         """Return the ensemble of the problem, without the members that have no weight."""
         problem, used = self.problem, np.flatnonzero(weights)
         scales = np.stack([member.feature_scale(problem) for member in members])
-        gates = np.array([member.setting.frequency_scale > 0 for member in members], np.float32)
-        networks = TrainedNetworks(shape, include_scale(trained.parameters, scales), gates)
+        networks = TrainedNetworks(shape, include_scale(trained.parameters, scales))
         return TrainedEnsemble(
             networks=networks.take(used),
             weights=weights[used],

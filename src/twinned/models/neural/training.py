@@ -214,6 +214,7 @@ class MemberTask(NamedTuple):
         return TrainingState(parameters, momentum, best, best_error), Check(error, predicted)
 
     def network(self, parameters: Parameters) -> Network:
+        # so the frequencies of members without periodic embedding stay 0
         gate = jnp.float32(self.member.setting.frequency_scale > 0)
         return Network(self.config.shape, parameters, gate)
 
