@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -141,11 +140,6 @@ def supports_weights(base: BaseEstimator) -> bool:
     return has_fit_parameter(inner, "sample_weight")
 
 
-def supports_validation_set(base: BaseEstimator) -> bool:
-    """Whether `fit` has X_val and y_val."""
-    return {"X_val", "y_val"} <= set(inspect.signature(base.fit).parameters)
-
-
 def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     """The fraction of rows to hold out for early stopping; None without early stopping.
 
@@ -153,7 +147,7 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     stop too late.
     """
     parameters = base.get_params(deep=False)
-    if isinstance(base, HistGradientBoostingRegressor) and supports_validation_set(base):
+    if isinstance(base, HistGradientBoostingRegressor):
         early_stopping = parameters["early_stopping"]
         if early_stopping is True or (early_stopping == "auto" and n_pairs > _EARLY_STOPPING_PAIRS):
             fraction = parameters["validation_fraction"]

@@ -58,22 +58,6 @@ def test_a_changed_constant_of_another_module_is_compiled_again(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="locks between processes need fcntl")
-def test_processes_that_start_together_compile_once(tmp_path):
-    code = write_module(tmp_path, SIZE=1)
-    # both are ready before one of them compiles
-    wait = "import function, pathlib, time\n" + (
-        f"pathlib.Path({str(tmp_path)!r}, str(__import__('os').getpid()) + '.ready').touch()\n"
-        f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('*.ready'))) < 2: time.sleep(0.001)\n"
-    )
-    first_line, rest = code.split("\n", 1)
-    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    processes = [start(f"{first_line}\n{wait}{rest}", **cache) for _ in range(2)]
-    outputs = sorted(output_of(process) for process in processes)
-    assert outputs == [["2", "0"], ["2", "1"]]
-
-
-@pytest.mark.slow
 def test_without_a_folder_for_the_cache_functions_are_compiled_all_the_same(tmp_path):
     code = (
         "import numba.core.caching as caching\n"

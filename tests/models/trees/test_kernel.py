@@ -108,11 +108,6 @@ def lightgbm_base(**options):
     )
 
 
-def xgboost_base(**options):
-    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
-    return xgboost.XGBRegressor(n_estimators=15, max_depth=5, n_jobs=1, **options)
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("kind", ["concat", "difference", "concat+difference"])
 @pytest.mark.parametrize("name", BASES)
@@ -133,18 +128,16 @@ def test_missing_values(name, rng, choose_kernel):
 
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("base", [lightgbm_base, xgboost_base])
-def test_other_libraries(base, symmetric, missing, rng, choose_kernel):
+def test_lightgbm(symmetric, missing, rng, choose_kernel):
     X, y, queries = problem(rng, missing=missing)
-    check_same(TwinRegressor(base(), symmetric=symmetric).fit(X, y), queries, choose_kernel)
+    twin = TwinRegressor(lightgbm_base(), symmetric=symmetric).fit(X, y)
+    check_same(twin, queries, choose_kernel)
 
 
-@pytest.mark.parametrize("base", [lightgbm_base, xgboost_base])
-def test_other_libraries_for_several_outputs(base, rng, choose_kernel):
+def test_lightgbm_for_several_outputs(rng, choose_kernel):
     X, y, queries = problem(rng, n_outputs=2)
-    check_same(TwinRegressor(MultiOutputRegressor(base())).fit(X, y), queries, choose_kernel)
-    if base is xgboost_base:
-        check_same(TwinRegressor(base(base_score=2.0)).fit(X, y), queries, choose_kernel)
+    twin = TwinRegressor(MultiOutputRegressor(lightgbm_base())).fit(X, y)
+    check_same(twin, queries, choose_kernel)
 
 
 @pytest.mark.parametrize(
@@ -217,14 +210,6 @@ def test_float32_input(name, rng, choose_kernel):
     assert twin._pair_dtype == np.float32
     check_same(twin, queries.astype(np.float32), choose_kernel)
     check_same(clone(twin).fit(X.astype(np.float32), y), queries, choose_kernel)
-
-
-def test_xgboost_of_float64_pairs_rounds_twice(rng, choose_kernel):
-    base = MultiOutputRegressor(xgboost_base())
-    X, y, queries = problem(rng, n_outputs=2)
-    twin = TwinRegressor(base).fit(X, y)
-    assert twin._pair_dtype == np.float64
-    check_same(twin, queries, choose_kernel)
 
 
 def test_values_beyond_float32_are_not_supported(rng):
@@ -395,8 +380,7 @@ def random_trees(draw):
         random_tree(rng, seen, draw(st.integers(1, 60)), draw(st.integers(1, 2)) == 2)
         for _ in range(draw(st.integers(1, 3)))
     ]
-    strict = draw(st.booleans())
-    ensemble = TreeEnsemble(trees, rng.normal(size=1), value_type, strict, FLOAT64)
+    ensemble = TreeEnsemble(trees, rng.normal(size=1), value_type)
     return ensemble, features, anchors, queries, forward, backward
 
 
@@ -428,7 +412,7 @@ def random_tree(rng, seen, n_leaves, lopsided):
 def predict_pairs(trees, pairs):
     """(n_pairs,): the sum of the trees, all pairs one level at a time."""
     pairs = pairs.astype(trees.value_type).astype(np.float64)
-    total = np.full(len(pairs), trees.offset[0]).astype(trees.sum_type)
+    total = np.full(len(pairs), trees.offset[0])
     for tree in trees.trees:
         node = np.zeros(len(pairs), dtype=int)
         while (tree.left[node] >= 0).any():
@@ -436,27 +420,18 @@ def predict_pairs(trees, pairs):
                 pairs[np.arange(len(pairs)), tree.feature[node]],
                 tree.threshold[node],
             )
-            goes_left = value < threshold if trees.strict else value <= threshold
+            goes_left = value <= threshold
             goes_left = np.where(np.isnan(value), tree.missing_left[node], goes_left)
             following = np.where(goes_left, tree.left[node], tree.right[node])
             node = np.where(tree.left[node] >= 0, following, node)
-        total = (total + tree.scale * tree.value[node, 0]).astype(trees.sum_type)
-    return total.astype(np.float64)
+        total = total + tree.scale * tree.value[node, 0]
+    return total
 
 
 @settings(max_examples=100)
 @given(drawn=random_trees(), symmetric=st.booleans(), seed=st.integers(0, 99))
 def test_any_tree_and_data(drawn, symmetric, seed):
     check_random_trees(*drawn, symmetric, seed)
-
-
-@pytest.mark.slow  # compiles the kernel once more
-@settings(max_examples=50)
-@given(drawn=random_trees(), symmetric=st.booleans(), seed=st.integers(0, 99))
-def test_trees_that_add_in_float32(drawn, symmetric, seed):
-    """As XGBoost does."""
-    trees = drawn[0]._replace(value_type=FLOAT32, sum_type=FLOAT32)
-    check_random_trees(trees, *drawn[1:], symmetric, seed)
 
 
 def check_random_trees(trees, features, anchors, queries, forward, backward, symmetric, seed):
@@ -472,12 +447,11 @@ def check_random_trees(trees, features, anchors, queries, forward, backward, sym
     found = anchored.differences(queries, None, n_jobs=None)
     assert found.shape == (1 + symmetric, *shape, 1)
     np.testing.assert_allclose(found[..., 0], 4 * expected, atol=1e-12)
-    if trees.sum_type == FLOAT64:
-        mean, variance = anchored.moments(queries, None, variance=False, n_jobs=None)
-        estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
-        np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
-        assert variance is None
-        np.testing.assert_allclose(counted_mean(anchored, queries), mean, atol=1e-12)
+    mean, variance = anchored.moments(queries, None, variance=False, n_jobs=None)
+    estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
+    np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
+    assert variance is None
+    np.testing.assert_allclose(counted_mean(anchored, queries), mean, atol=1e-12)
     rng = np.random.RandomState(seed)
     k = rng.randint(1, len(anchors) + 1)
     subset = np.array([rng.permutation(len(anchors))[:k] for _ in range(len(queries))])
@@ -524,7 +498,7 @@ def test_trees_of_any_size_are_counted_or_descended(n_leaves, rng, monkeypatch):
     pairs = features.build(rows.take(np.s_[:, None]), rows.take(None)).reshape(-1, 2)
     trees = [random_tree(rng, pairs, size, False) for size in (5, n_leaves)]
     trees[0].threshold[:2] = np.inf, -np.inf
-    ensemble = TreeEnsemble(trees, np.zeros(1), FLOAT64, False, FLOAT64)
+    ensemble = TreeEnsemble(trees, np.zeros(1))
     anchored = AnchoredTrees(
         ensemble, features, rows, np.zeros(300), 1.0, symmetric=False, cache_bytes=10**9
     )
@@ -539,7 +513,7 @@ def test_nodes_that_no_path_reaches_are_not_counted():
     tree = Tree(
         np.zeros(5, int), np.zeros(5), left, right, np.ones(5, bool), np.ones((5, 1)), 1.0, 0
     )
-    assert not len(packing.pack_trees([tree] * 9, FLOAT64, False).inner_nodes)
+    assert not len(packing.pack_trees([tree] * 9, FLOAT64).inner_nodes)
 
 
 def test_moments_that_have_no_reduction(rng):
@@ -548,15 +522,11 @@ def test_moments_that_have_no_reduction(rng):
     features = PairFeatures("difference", schema, FLOAT64)
     options = {"symmetric": True, "cache_bytes": 0}
 
-    def can_reduce(sum_type, weighted, variance):
-        ensemble = TreeEnsemble([trees], np.ones(1), FLOAT64, False, sum_type)
-        anchored = AnchoredTrees(ensemble, features, rows, np.arange(6.0), 1.0, **options)
-        return anchored.can_reduce(weighted=weighted, variance=variance)
-
-    assert can_reduce(FLOAT64, False, False)
-    assert not can_reduce(FLOAT64, True, False)
-    assert not can_reduce(FLOAT64, False, True)
-    assert not can_reduce(FLOAT32, False, False)
+    ensemble = TreeEnsemble([trees], np.ones(1))
+    anchored = AnchoredTrees(ensemble, features, rows, np.arange(6.0), 1.0, **options)
+    assert anchored.can_reduce(weighted=False, variance=False)
+    assert not anchored.can_reduce(weighted=True, variance=False)
+    assert not anchored.can_reduce(weighted=False, variance=True)
 
 
 @pytest.mark.parametrize(

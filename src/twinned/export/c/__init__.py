@@ -79,7 +79,7 @@ def to_c(
     Parameters
     ----------
     model : estimator
-        A fitted `TwinRegressor` over trees or their ensembles (scikit-learn, LightGBM, XGBoost), of
+        A fitted `TwinRegressor` over trees or their ensembles (scikit-learn, LightGBM), of
         a single output.
     path : str or path
         The file to write.

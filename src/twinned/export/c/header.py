@@ -57,7 +57,7 @@ class TreeScore(NamedTuple):
         roots = []
         for tree in ensemble.trees:
             roots.append(len(nodes))
-            thresholds = inclusive_threshold(np.asarray(tree.threshold), FLOAT32, ensemble.strict)
+            thresholds = inclusive_threshold(np.asarray(tree.threshold), FLOAT32)
             stack = [(0, -1)]  # the node, and the parent whose right child it is
             while stack:
                 node, parent = stack.pop()

@@ -175,7 +175,7 @@ def _add_output(ensemble: reader.TreeEnsemble, output: int, X: Tensor) -> Tensor
             offset += float(values[0])
             continue
         arrays = _number_nodes(tree, is_leaf, values, n_splits, n_leaves)
-        thresholds = reader.inclusive_threshold(tree.threshold, reader.FLOAT64, ensemble.strict)
+        thresholds = reader.inclusive_threshold(tree.threshold, reader.FLOAT64)
         arrays_of_trees.append({**arrays, "nodes_splits": thresholds[~is_leaf]})
         n_splits, n_leaves = n_splits + int(np.sum(~is_leaf)), n_leaves + len(values)
     if not arrays_of_trees:

@@ -89,8 +89,8 @@ def group_trees(ensemble: TreeEnsemble) -> Iterator[list[Tree]]:
     yield group
 
 
-def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: bool) -> PackedTrees:
-    """Pack trees that compare values of `value_type`, by `<` where `strict`."""
+def pack_trees(group: list[Tree], value_type: np.dtype[np.floating]) -> PackedTrees:
+    """Pack trees that compare values of `value_type`."""
     sizes = np.array([tree.n_nodes for tree in group])
     starts = np.concatenate([[0], np.cumsum(sizes)])
     # a binary tree of n nodes has (n + 1) / 2 leaves
@@ -104,7 +104,7 @@ def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: boo
         links = (tree.feature, tree.left, tree.right, tree.missing_left)
         _flatten_tree(
             *(np.ascontiguousarray(array, dtype=np.int64) for array in links),
-            inclusive_threshold(tree.threshold, value_type, strict).astype(np.float64),
+            inclusive_threshold(tree.threshold, value_type).astype(np.float64),
             np.ascontiguousarray(tree.value * tree.scale),
             (start, first_leaf),
             (nodes, thresholds, leaf_values),

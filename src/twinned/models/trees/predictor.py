@@ -119,11 +119,8 @@ class AnchoredTrees:
         return max(1, _BLOCK_BYTES // self.bytes_per_query)
 
     def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        """Whether `moments` is available: for the mean with equal weights, added in float64.
-
-        In float32, sums over anchors depend on the order of the additions.
-        """
-        return not weighted and not variance and self._adds_in_float64
+        """Whether `moments` is available: for the mean with equal weights."""
+        return not weighted and not variance
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
@@ -142,16 +139,10 @@ class AnchoredTrees:
         (query, anchor) are the anchors of each query; None stands for all anchors.
         """
         sums = self._sum_leaves(queries, indices, per_anchor=True, n_jobs=n_jobs)
-        differences = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
-        if self._adds_in_float64:
-            differences += self._member_offsets[:, None, None]
+        differences = np.moveaxis(sums, 1, 0)
+        differences += self._member_offsets[:, None, None]
         differences *= self.unit
         return differences
-
-    @property
-    def _adds_in_float64(self) -> bool:
-        """Whether the library adds leaf values in float64; else in float32, from the offset on."""
-        return bool(self.trees.sum_type == FLOAT64)
 
     @property
     def _member_offsets(self) -> Floats:
@@ -174,9 +165,7 @@ class AnchoredTrees:
         n_orders, n_outputs = self._member_offsets.shape
         n_used = len(self._anchors) if indices is None else indices.shape[1]
         shape = (len(terms), n_orders if per_anchor else 1, n_used if per_anchor else 1, n_outputs)
-        sums = np.zeros(shape, dtype=self.trees.sum_type)
-        if not self._adds_in_float64:
-            sums += self._member_offsets[:, None].astype(sums.dtype)
+        sums = np.zeros(shape)
         signs = np.array([1.0, -1.0])[:n_orders]
         slots = np.arange(n_orders) * per_anchor
         has_missing = any(np.isnan(part).any() for part in (values, self._anchors))
@@ -214,7 +203,7 @@ class AnchoredTrees:
             yield from self.packed
             return
         groups = group_trees(self.trees)
-        packed = (pack_trees(group, self._value_type, self.trees.strict) for group in groups)
+        packed = (pack_trees(group, self._value_type) for group in groups)
         self.packed = yield from _parts_to_store(packed, self.cache_bytes)
 
     def _anchor_masks(self) -> Iterator[AnchorMasks]:

@@ -1,13 +1,11 @@
 """Reader of fitted tree ensembles: their trees, and how they compare and add up.
 
-The trees of scikit-learn are read directly, those of LightGBM and XGBoost by means of treelite.
+The trees of scikit-learn are read directly, those of LightGBM by means of treelite.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from contextlib import suppress
 from numbers import Integral
 from typing import NamedTuple
 
@@ -38,16 +36,11 @@ _BOOSTING_FIELDS = {
 }  # fmt: skip
 # Losses of histogram gradient boosting without a link function.
 BOOSTING_LOSSES = ("squared_error", "absolute_error", "quantile")
-# treelite's codes of comparisons
-_LESS, _LESS_OR_EQUAL = 2, 3
+_LESS_OR_EQUAL = 3  # treelite's code of the comparison
 # LightGBM treats values up to this as zero: a float32 number, stored in float64.
 _ZERO = float(np.float32(1e-35))
-# Objectives with which the prediction is the sum of the trees.
+# Objectives of LightGBM with which the prediction is the sum of the trees.
 _LIGHTGBM_SUMS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
-_XGBOOST_SUMS = (
-    "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
-    "reg:quantileerror",
-)  # fmt: skip
 
 
 class UnreadableTreesError(Exception):
@@ -89,16 +82,13 @@ class Tree(NamedTuple):
 class TreeEnsemble(NamedTuple):
     """A sum of trees.
 
-    A sample goes left where its value, rounded to `value_type`, is at most the threshold, or less
-    than it where `strict`. The prediction is `offset` (output,) plus the leaf values, added in the
-    order of the trees and rounded to `sum_type` after each.
+    A sample goes left where its value, rounded to `value_type`, is at most the threshold. The
+    prediction is `offset` (output,) plus the leaf values.
     """
 
     trees: list[Tree]
     offset: Floats
     value_type: np.dtype[np.floating] = FLOAT64
-    strict: bool = False
-    sum_type: np.dtype[np.floating] = FLOAT64
 
     @property
     def n_nodes(self) -> int:
@@ -123,21 +113,19 @@ class TreeEnsemble(NamedTuple):
 
 
 def inclusive_threshold(
-    threshold: NDArray[np.floating], value_type: np.dtype[np.floating], strict: bool
+    threshold: NDArray[np.floating], value_type: np.dtype[np.floating]
 ) -> NDArray[np.floating]:
-    """Return t such that `value ≤ t` is the same as `value ≤ threshold` (`<` where `strict`).
+    """Return t of a type such that `value ≤ t` is the same as `value ≤ threshold`.
 
-    `x < t` is `x ≤` the largest number below t; a float32 value is at most a float64 threshold
-    where it is at most the largest float32 that does not exceed it. Both are exact, so ties go the
-    same way.
+    A float32 value is at most a float64 threshold where it is at most the largest float32 that does
+    not exceed it, so ties go the same way.
 
-    >>> inclusive_threshold(np.array([0.1]), np.dtype(np.float32), strict=False) <= 0.1
+    >>> inclusive_threshold(np.array([0.1]), np.dtype(np.float32)) <= 0.1
     array([ True])
     """
     with np.errstate(over="ignore"):  # infinite values are corrected below
         near = threshold.astype(value_type)
-    too_high = near >= threshold if strict else near > threshold
-    return np.where(too_high, np.nextafter(near, value_type.type(-np.inf)), near)
+    return np.where(near > threshold, np.nextafter(near, value_type.type(-np.inf)), near)
 
 
 def count_trees(estimator: BaseEstimator) -> int:
@@ -147,8 +135,6 @@ def count_trees(estimator: BaseEstimator) -> int:
         return sum(count_trees(one) for one in estimator.estimators_)
     if type(estimator) in _SINGLE_TREES:
         return 1
-    if hasattr(estimator, "get_booster"):  # XGBoost
-        return int(estimator.get_booster().num_boosted_rounds())
     if hasattr(estimator, "estimators_"):
         return len(estimator.estimators_)
     n_iterations = getattr(estimator, "n_iter_", 0)
@@ -161,8 +147,8 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> ensemble = read_trees(DecisionTreeRegressor().fit([[0.0], [1.0]], [2.0, 5.0]))
     >>> tree = ensemble.trees[0]
-    >>> tree.threshold[0], tree.value[1:, 0], ensemble.strict
-    (np.float64(0.5), array([2., 5.]), False)
+    >>> tree.threshold[0], tree.value[1:, 0]
+    (np.float64(0.5), array([2., 5.]))
     """
     try:
         ensemble = _read(estimator)
@@ -187,11 +173,9 @@ def _read(estimator: BaseEstimator) -> TreeEnsemble | None:
         return _read_gradient_boosting(estimator)
     if kind is HistGradientBoostingRegressor:
         return _read_hist_gradient_boosting(estimator)
-    # by name, as these libraries are optional
+    # by name, as the library is optional
     name = (kind.__module__.partition(".")[0], kind.__name__)
-    if name == ("lightgbm", "LGBMRegressor"):
-        return _read_lightgbm(estimator)
-    return _read_xgboost(estimator) if name == ("xgboost", "XGBRegressor") else None
+    return _read_lightgbm(estimator) if name == ("lightgbm", "LGBMRegressor") else None
 
 
 def _stack_outputs(read_ensembles: list[TreeEnsemble | None]) -> TreeEnsemble | None:
@@ -199,15 +183,15 @@ def _stack_outputs(read_ensembles: list[TreeEnsemble | None]) -> TreeEnsemble | 
     ensembles = [ensemble for ensemble in read_ensembles if ensemble is not None]
     if not ensembles or len(ensembles) < len(read_ensembles):
         return None
-    types = ensembles[0][2:]
-    if any(len(ensemble.offset) != 1 or ensemble[2:] != types for ensemble in ensembles):
+    value_type = ensembles[0].value_type
+    if any(len(one.offset) != 1 or one.value_type != value_type for one in ensembles):
         return None
     trees = [
         Tree(*tree[:-1], output=k)
         for k, ensemble in enumerate(ensembles)
         for tree in ensemble.trees
     ]
-    return TreeEnsemble(trees, np.concatenate([ensemble.offset for ensemble in ensembles]), *types)
+    return TreeEnsemble(trees, np.concatenate([one.offset for one in ensembles]), value_type)
 
 
 # --- scikit-learn ---------------------------------------------------------------------------------
@@ -268,7 +252,7 @@ def boosting_tree(nodes: NDArray[np.void]) -> Tree:
     return Tree(feature, nodes["num_threshold"], left, right, missing_left, value)
 
 
-# --- LightGBM and XGBoost -------------------------------------------------------------------------
+# --- LightGBM -------------------------------------------------------------------------------------
 
 
 def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
@@ -276,8 +260,6 @@ def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
 
     None where its prediction is not the plain sum of the trees, or where zero counts as missing.
     """
-    from treelite.frontend import from_lightgbm
-
     booster = estimator.booster_
     objective, *options = booster.dump_model(num_iteration=1)["objective"].split()
     if objective not in _LIGHTGBM_SUMS or "sqrt" in options:
@@ -287,7 +269,7 @@ def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
         return None
     if settings.get("boosting_type", "gbdt") not in ("gbdt", "goss", "rf"):
         return None
-    return _read_treelite(from_lightgbm, booster, _LESS_OR_EQUAL, _beyond_zero)
+    return _read_booster(booster)
 
 
 def _beyond_zero(threshold: Floats) -> Floats:
@@ -301,35 +283,16 @@ def _beyond_zero(threshold: Floats) -> Floats:
     return np.where((threshold >= -_ZERO) & (threshold < 0), below, threshold)
 
 
-def _read_xgboost(estimator: BaseEstimator) -> TreeEnsemble | None:
-    """Read an `XGBRegressor`.
-
-    None where its prediction is not the plain sum of the trees, or where a number counts as
-    missing.
-    """
-    from treelite.frontend import from_xgboost
-
-    booster = estimator.get_booster()
-    settings = json.loads(booster.save_config())["learner"]
-    if settings["objective"]["name"] not in _XGBOOST_SUMS:
-        return None
-    if settings["learner_train_param"]["booster"] != "gbtree" or not np.isnan(estimator.missing):
-        return None
-    with suppress(AttributeError):  # without early stopping
-        booster = booster[: estimator.best_iteration + 1]
-    return _read_treelite(from_xgboost, booster, _LESS, types=(FLOAT32, True, FLOAT32))
-
-
-def _read_treelite(convert, booster, comparison, adjust=np.asarray, types=()):
+def _read_booster(booster):
     """Return the trees of a booster, or None where its prediction is not their sum.
 
-    Thresholds are adjusted; `types` are the last fields of the ensemble. Fields of treelite are
-    views of the model's memory, which is freed with it, so all are copied.
+    Fields of treelite are views of the model's memory, which is freed with it, so all are copied.
     """
     from treelite import TreeliteError
+    from treelite.frontend import from_lightgbm
 
     try:
-        model = convert(booster)
+        model = from_lightgbm(booster)
     except TreeliteError as error:
         raise UnreadableTreesError(str(error)) from error
     header = model.get_header_accessor()
@@ -344,12 +307,12 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray, types=()):
     for number, output in enumerate(outputs):
         tree = model.get_tree_accessor(number)
         left = tree.get_field("cleft").copy()
-        is_other = tree.get_field("cmp")[left >= 0] != comparison
+        is_other = tree.get_field("cmp")[left >= 0] != _LESS_OR_EQUAL
         if tree.get_field("has_categorical_split")[0] or np.any(is_other):
             return None
         right, feature = tree.get_field("cright").copy(), tree.get_field("split_index").copy()
-        threshold = adjust(tree.get_field("threshold").astype(np.float64))
+        threshold = _beyond_zero(tree.get_field("threshold").astype(np.float64))
         missing_left = tree.get_field("default_left").astype(bool)
         value = tree.get_field("leaf_value").astype(np.float64)[:, None]
         trees.append(Tree(feature, threshold, left, right, missing_left, value, scale, int(output)))
-    return TreeEnsemble(trees, offset, *types)
+    return TreeEnsemble(trees, offset)
