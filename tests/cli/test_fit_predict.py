@@ -426,7 +426,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
     [
         ("", (), ["table.csv is empty"]),
         ("a,b,y\n", (), ["no rows"]),
-        (None, (), ["there is no file", "table.csv"]),
+        (None, (), ["No such file", "table.csv"]),
         (b"a,y\n1,\x00\n", (), ["no text, Excel (.xlsx) or Parquet file"]),
         ("a,a,y\n1,2,3\n", (), ["several columns", "'a'"]),
         ("a;y\n1;2\n", ("--separator", ","), ["no column 'y'", "'a;y'"]),
@@ -467,7 +467,7 @@ def test_bad_input_to_fit(tmp_path, content, options, texts):
 
 
 def test_a_folder_is_refused_as_a_table(tmp_path):
-    assert_refused(run("fit", tmp_path, "-t", "y", "-o", tmp_path / "m.twin"), "is a folder")
+    assert_refused(run("fit", tmp_path, "-t", "y", "-o", tmp_path / "m.twin"), "Is a directory")
 
 
 def test_a_nameless_column_can_be_dropped(tmp_path):
@@ -517,7 +517,7 @@ HEADER = "U,R1,R2,R3,material\n"
     [
         ("", ["is empty"]),
         (HEADER, ["no rows"]),
-        (None, ["there is no file"]),
+        (None, ["No such file"]),
         ("U,R1,material\n1,2,wood\n", ["no column 'R2', 'R3'", "model.twin"]),
         ("p,q\n1,2\n", ["no column 'U', 'R1', 'R2', 'R3', 'material'", "'p', 'q'"]),
         (HEADER + "1,2,3,1,wood\n1,2,soft,1,wood\n", ["line 3", "'R2'", "'soft'"]),
@@ -548,9 +548,9 @@ def test_other_files_are_refused_as_models(folder):
         assert_refused(run("predict", folder / name, folder / "new.csv", "-o", out), *texts)
         assert not out.exists()
 
-    refused("nothing.twin", "there is no model", "twinned fit")
+    refused("nothing.twin", "nothing.twin: No such file")
     refused("table.csv", "table.csv", "is not loaded")
-    refused("", "is a folder")
+    refused("", "Is a directory")
     twinned.save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), folder / "ridge.twin")
     refused("ridge.twin", "Ridge", "no twin")
 

@@ -89,9 +89,9 @@ def test_one_column_is_a_table(table):
 
 
 def test_missing_file_and_folder_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="No such file"):
         read_table(tmp_path / "nothing.csv")
-    with pytest.raises(IsADirectoryError, match="is a folder"):
+    with pytest.raises(IsADirectoryError, match="Is a directory"):
         read_table(tmp_path)
 
 

@@ -97,11 +97,6 @@ class PredictOptions(BatchOptions):
         levels = [] if self.quantiles is None else self.quantiles.split(",")
         return {f"q{level.strip()}": float(level) for level in levels}
 
-    @property
-    def copied(self) -> list[str]:
-        """The columns to copy."""
-        return self.keep or []
-
 
 def predict_command(options: PredictOptions) -> None:
     """Predict the rows of a table with a saved model."""
@@ -111,7 +106,8 @@ def predict_command(options: PredictOptions) -> None:
     path = options.result_path(options.known)
     predictor, table = saved_model.load_with_table(options)
     predictor = saved_model.with_batches(predictor, options)
-    table.require(options.copied, "--keep")
+    kept = options.keep or []
+    table.require(kept, "--keep")
     rows = saved_model.read_rows(predictor, table)
     saved_model.note_unknown_batch(predictor, rows.batch)
     with messages.print_warnings():
@@ -126,12 +122,12 @@ def predict_command(options: PredictOptions) -> None:
         )
     messages.print_notes(predictor.describe_unlike_known(rows.X))
     _note_outside(columns, options.interval is not None)
-    used = {*predictor.source_columns(table), *options.copied}
+    used = {*predictor.source_columns(table), *kept}
     ignored = [name for name in table.names if name not in used]
     if ignored:
         note = f"columns that are not features of the model are ignored: {join_names(ignored)}."
         messages.print_message("note", note)
-    copied = {name: table.column(name) for name in options.copied}
+    copied = {name: table.column(name) for name in kept}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
     saved_model.output_result(options, path, copied, columns, facts, summary)

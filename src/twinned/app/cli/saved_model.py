@@ -28,10 +28,6 @@ _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 def load_predictor(path: Path) -> TablePredictor:
     """Load a saved twin."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     with print_warnings():
         return TablePredictor.of(load(path), str(path))
 

@@ -86,10 +86,6 @@ def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[s
     The kind of the file is detected by its content, and so is what `options` do not specify. The
     sheet and the row with the names of the columns are found by the `names` of some of them.
     """
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}.")
     options = options or ReadOptions()
     content = _read_content(path, path.read_bytes(), options)
     if not content.sheets:
