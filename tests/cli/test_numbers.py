@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.app.tables.columns import are_dates, parse_dates, parse_number
+from twinned.app.tables.columns import parse_number, read_dates
 from twinned.app.tables.numbers import PLAIN, NumberFormat, detect_formats
 
 NOTATIONS = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'")]
@@ -81,10 +81,10 @@ def test_limits(cell, expected):
 )
 def test_dates_are_parsed(days, notation):
     cells = [day.strftime(notation) for day in days]
-    assert [each.date() for each in parse_dates(cells)] == days
-    assert not are_dates([*cells, "31.02.2024"])
+    assert [each.date() for each in read_dates(cells)[0]] == days
+    assert not read_dates([*cells, "31.02.2024"])
 
 
 @given(st.lists(st.floats(-(10**7), 10**7).map("{:.3f}".format), min_size=1))
 def test_numbers_are_no_dates(cells):
-    assert not are_dates(cells)
+    assert not read_dates(cells)

@@ -222,43 +222,28 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
     """Convert a column of dates to float64 arrays of its `parts`, missing dates to NaN."""
     column = table.column(name)
     distinct = distinct_values(column)
-    try:
-        dates = parse_dates(distinct) if distinct else []
-    except ValueError as error:
-        raise ValueError(f"{table.path}, column {name!r}: {error}; write 2024-01-31.") from None
-    if dates is None:
+    readings = read_dates(distinct) if distinct else [[]]
+    if not readings:
         examined = distinct[:_MAX_EXAMINED]
-        wrong = next((cell for cell in examined if not are_dates([cell])), examined[-1])
+        wrong = next((cell for cell in examined if not read_dates([cell])), examined[-1])
         reason = f"{quoted(wrong)} is no date in the notation of the others, such as 2024-01-31"
         raise ValueError(f"{table.location(column.index(wrong), name)}: {reason}.")
-    by_cell = dict(zip(distinct, dates, strict=True))
+    if any(reading != readings[0] for reading in readings):
+        either = f"{distinct[0]!r} may have the day or the month first; write 2024-01-31"
+        raise ValueError(f"{table.path}, column {name!r}: {either}.")
+    by_cell = dict(zip(distinct, readings[0], strict=True))
     return {
         part: np.array([PARTS[part](by_cell[c]) if c in by_cell else math.nan for c in column])
         for part in parts
     }
 
 
-def parse_dates(cells: Sequence[str]) -> list[datetime] | None:
-    """Return the dates that all cells hold, None if any of them holds no date of the same notation.
+def read_dates(cells: Sequence[str]) -> list[list[datetime]]:
+    """Return the dates of the cells in each notation that fits all of them.
 
-    A ValueError is raised where day and month cannot be distinguished.
-
-    >>> parse_dates(["31.01.2024", "01.02.2024"])
-    [datetime.datetime(2024, 1, 31, 0, 0), datetime.datetime(2024, 2, 1, 0, 0)]
+    >>> read_dates(["31.01.2024", "01.02.2024"])
+    [[datetime.datetime(2024, 1, 31, 0, 0), datetime.datetime(2024, 2, 1, 0, 0)]]
     """
-    readings = _readings(cells)
-    if len(readings) > 1 and any(reading != readings[0] for reading in readings):
-        raise ValueError(f"{cells[0]!r} may have the day or the month first")
-    return readings[0] if readings else None
-
-
-def are_dates(cells: Sequence[str]) -> bool:
-    """Whether all cells hold dates of the same notation, and there are any."""
-    return bool(_readings(cells))
-
-
-def _readings(cells: Sequence[str]) -> list[list[datetime]]:
-    """Return the dates of the cells in each notation that fits all of them."""
     if not cells or not all(map(_DATE_LIKE.fullmatch, cells)):
         return []
     readings = [_parse_all(cells, None)]

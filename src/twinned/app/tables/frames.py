@@ -17,7 +17,6 @@ import pandas as pd
 
 from twinned.app.tables.columns import (
     PARTS,
-    are_dates,
     category_column,
     date_columns,
     is_categorical,
@@ -25,6 +24,7 @@ from twinned.app.tables.columns import (
     molecule_columns,
     numeric_column,
     parse_column,
+    read_dates,
 )
 from twinned.app.tables.numbers import distinct_values
 from twinned.app.tables.table import Table, join_names, quoted
@@ -168,7 +168,7 @@ def recognize_role(table: Table, name: str) -> str | None:
     option = shlex.quote(name)
     if not distinct:
         return f"column {name!r} is empty and is not used."
-    if are_dates(distinct):
+    if read_dates(distinct):
         dates = f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used"
         parts = f"--date {option} uses its parts ({', '.join(PARTS)}) as features"
         return f"{dates}; {parts}, --group {option} groups the rows by it."
