@@ -164,7 +164,7 @@ def test_the_summary_names_what_does_not_hold_and_some_that_holds(outcomes):
         c.check.__name__: [str(o.status) for o in own.values()] for c, own in outcomes.items()
     }
     failed = {name for name, (published, *_) in statuses.items() if published == "does not hold"}
-    assert failed == {"loops_help_clearly", "networks_scale_well"}
+    assert failed == {"loops_help_clearly", "networks_scale_well", "neighbors_train_faster"}
     for name in ("anchors_are_an_ensemble", "several_twins_beat_one", "twins_need_less_storage"):
         assert set(statuses[name]) == {"holds"}
 
