@@ -228,6 +228,16 @@ def make_cpu_client():
     return xla_client.make_cpu_client(asynchronous=False)
 
 
+@contextmanager
+def jax_cache_folder(folder, min_seconds):
+    """Context in which this thread stores programs that compile at least as long in a folder."""
+    from jax._src import config
+
+    least = config.persistent_cache_min_compile_time_secs(min_seconds)
+    with config.compilation_cache_dir(folder), least:
+        yield
+
+
 def jax_is_initialized() -> bool:
     """Whether JAX has started its devices, and their threads."""
     from jax._src import xla_bridge

@@ -17,10 +17,9 @@ from functools import cache
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
-from twinned._compat import jax_is_initialized, make_cpu_client
+from twinned._compat import jax_cache_folder, jax_is_initialized, make_cpu_client
 from twinned.models.resources import count_threads
 
-_CACHE_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 _MIN_COMPILE_SECONDS = 0.3  # programs that compile faster are not stored
 _LOGGER = logging.getLogger("twinned")
 _DEVICE_LOCK = threading.Lock()
@@ -44,7 +43,7 @@ def on_device(device: str, n_jobs: int | None) -> Iterator[None]:
         Number of threads of a CPU, as everywhere in scikit-learn.
     """
     _refuse_forked_process()
-    with _compilation_cache:
+    with _compilation_cache():
         chosen = _choose_device(device, count_threads(n_jobs))
         with contextlib.nullcontext() if chosen is None else jax.default_device(chosen):
             yield
@@ -124,44 +123,20 @@ def _refuse_forked_process() -> None:
         )
 
 
-class _CompilationCache:
-    """A context in which JAX stores compiled programs in the user's cache folder.
+@contextlib.contextmanager
+def _compilation_cache() -> Iterator[None]:
+    """Context in which this thread stores compiled programs in the user's cache folder.
 
-    The configuration of JAX is global, so it is changed only while a computation of this package
-    runs, in any thread, and restored afterwards. A folder configured by the user is left alone.
+    A folder configured by the user is left alone.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_open = 0
-        self._previous: tuple[object, ...] | None = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._n_open += 1
-            if self._n_open > 1 or getattr(jax.config, _CACHE_OPTIONS[0]):
-                return
-            root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-            folder = os.path.join(root, "twinned", "compiled")
-            self._previous = self._configure((folder, _MIN_COMPILE_SECONDS))
-
-    def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._n_open -= 1
-            if self._n_open == 0 and self._previous is not None:
-                self._configure(self._previous)
-                self._previous = None
-                # JAX opens the folder at the first program that it compiles, and would go on using
-                # it for programs of others
-                compilation_cache.reset_cache()
-
-    @staticmethod
-    def _configure(values: tuple[object, ...]) -> tuple[object, ...]:
-        """Set the options, and return their previous values."""
-        previous = tuple(getattr(jax.config, name) for name in _CACHE_OPTIONS)
-        for name, value in zip(_CACHE_OPTIONS, values, strict=True):
-            jax.config.update(name, value)
-        return previous
-
-
-_compilation_cache = _CompilationCache()
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
+        yield
+        return
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    try:
+        with jax_cache_folder(os.path.join(root, "twinned", "compiled"), _MIN_COMPILE_SECONDS):
+            yield
+    finally:
+        # JAX opens the folder at the first program that it compiles, and would go on using it for
+        # programs of others
+        compilation_cache.reset_cache()
