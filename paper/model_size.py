@@ -86,7 +86,7 @@ def saved_bytes(size: int, n_frequencies: int) -> tuple[int, int]:
     X, y = rng.normal(size=(max(size, 20), MEASURED_FEATURES)), rng.normal(size=max(size, 20))
     # one step: the values of the weights do not matter here
     training = NeuralTraining(max_steps=1, n_folds=1, selection="mean")
-    training.set_params(embedding=1.0 if n_frequencies else None, n_frequencies=n_frequencies)
+    training.set_params(embedding=1.0 if n_frequencies else None)
     options: dict[str, Any] = {"hidden_sizes": HIDDEN, "training": training, "random_state": 0}
     plain = NeuralRegressor(n_members=size, **options).fit(X, y)
     twin = TwinNeuralRegressor(n_members=1, anchors=RandomAnchors(size), **options).fit(X, y)

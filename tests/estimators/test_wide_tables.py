@@ -192,13 +192,9 @@ def test_networks_with_one_fold_have_the_same_features(rng):
     assert [own.columns.tolist() for own in problem.inputs] == [[0, 1, 2, 3, 4]] * 2
 
 
-@pytest.mark.parametrize(
-    ("parameters", "n_features", "expected"),
-    [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 100, 0)],
-)
-def test_frequencies_of_a_wide_table(parameters, n_features, expected):
-    twin = TwinNeuralRegressor(training=NeuralTraining(**parameters))
-    assert resolve_options(twin).frequencies_per_feature(n_features) == expected
+@pytest.mark.parametrize(("n_features", "expected"), [(24, 16), (48, 2), (64, 1), (100, 0)])
+def test_frequencies_of_a_wide_table(n_features, expected):
+    assert resolve_options(TwinNeuralRegressor()).frequencies_per_feature(n_features) == expected
 
 
 @pytest.mark.parametrize(

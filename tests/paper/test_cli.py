@@ -150,7 +150,7 @@ def test_stored_numbers_are_those_of_fitted_models(n_frequencies):
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(20, 12)), rng.normal(size=20)  # 12: no column is padded
     training = NeuralTraining(max_steps=1, n_folds=1, selection="mean")
-    training.set_params(embedding=1.0 if n_frequencies else None, n_frequencies=n_frequencies)
+    training.set_params(embedding=1.0 if n_frequencies else None)
     plain = NeuralRegressor(n_members=3, training=training, random_state=0).fit(X, y)
     twin = TwinNeuralRegressor(n_members=1, training=training, random_state=0).fit(X, y)
     n_plain = sum(value.size for value in plain._parameters.values())

@@ -41,7 +41,7 @@ def blend(table):
     """A blend with a member of each kind."""
     X, y = table
     network = TwinNeuralRegressor(
-        (4,), n_members=1, training=NeuralTraining(max_steps=5, fold_steps=5, n_frequencies=1)
+        (4,), n_members=1, training=NeuralTraining(max_steps=5, fold_steps=5)
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=3, boosting_iterations=3))

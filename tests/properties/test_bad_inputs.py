@@ -503,7 +503,6 @@ def test_bad_noise(noise):
         ("max_steps", 1.5),
         ("batch_size", -4),
         ("n_folds", 2.0),
-        ("n_frequencies", -1),
     ],
 )
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])

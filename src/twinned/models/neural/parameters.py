@@ -122,10 +122,9 @@ class NeuralTraining(BaseEstimator):
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
-        features; `"auto"` differs between members, None is no embedding.
-    n_frequencies : int or None, default=None
-        Number of frequencies per feature. None is 16, or 8 with `fold_members`, for up to 24
-        encoded features; for more, 96 divided by their number, and so none for more than 96.
+        features; `"auto"` differs between members, None is no embedding. Each feature has 16
+        frequencies, or 8 with `fold_members`, for up to 24 encoded features; for more, 96 divided
+        by their number, and so none for more than 96.
     max_features : int or None, default=240
         Maximum number of features that the networks use. Of a table of more than 60, constant
         features and copies of others are dropped, and the least relevant ones beyond this number,
@@ -162,7 +161,6 @@ class NeuralTraining(BaseEstimator):
     fold_members: bool = False
     activation: str = "silu"
     embedding: str | float | None = "auto"
-    n_frequencies: int | None = None
     max_features: int | None = 240
     learning_rate: float | None = None
     dropout: float | None = None
@@ -185,7 +183,6 @@ class NetworkOptions:
     settings: tuple[Setting, ...]  # to select from
     fold_members: bool
     activation: str
-    n_frequencies: int | None
     max_features: int | None
     selection: str
     validation_fraction: float
@@ -215,8 +212,6 @@ class NetworkOptions:
         `n_features` is padded. The first layer has two inputs for each frequency of each feature,
         and takes most of the time of a step where the table is wide.
         """
-        if self.n_frequencies is not None:
-            return self.n_frequencies
         most = _FEW_FREQUENCIES if self.fold_members else _MAX_FREQUENCIES
         return most if n_features <= _NARROW_FEATURES else _MAX_EMBEDDING // n_features
 
@@ -239,6 +234,7 @@ def resolve_options(estimator: Any) -> NetworkOptions:
         as_weight_strategy(estimator.weights)
         loop_weight = _check_number("loop_weight", estimator.loop_weight)
     effort = _resolve_effort(estimator, training)
+    most = training.max_features
     return NetworkOptions(
         twin=estimator.is_twin,
         hidden_sizes=_check_hidden_sizes(estimator.hidden_sizes),
@@ -246,8 +242,7 @@ def resolve_options(estimator: Any) -> NetworkOptions:
         settings=_resolve_settings(training, effort.n_settings),
         fold_members=check_bool("fold_members", training.fold_members),
         activation=training.activation,
-        n_frequencies=_optional_integer("n_frequencies", training.n_frequencies, 0),
-        max_features=_optional_integer("max_features", training.max_features, 1),
+        max_features=None if most is None else check_integer("max_features", most),
         selection=training.selection,
         validation_fraction=_check_number("validation_fraction", training.validation_fraction, 1),
         loop_weight=loop_weight,
@@ -318,10 +313,6 @@ def _check_number(name, value, below=np.inf):
     if not 0 <= number < below:
         raise ValueError(f"{name} must be in [0, {below}), not {value!r}.")
     return number
-
-
-def _optional_integer(name, value, minimum):
-    return None if value is None else check_integer(name, value, minimum)
 
 
 def _check_hidden_sizes(hidden_sizes):
