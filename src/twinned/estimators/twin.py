@@ -388,7 +388,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         features = PairFeatures(self.pair_features, rows.schema, self._pair_dtype, selected)
         base, learned = self.estimator, None
         if base is None:
-            base = sizes.make_estimator(*rows.outputs.shape, len(selected))
+            n_outputs = rows.outputs.shape[1]
+            base = sizes.make_estimator(len(rows), n_outputs, len(selected))
         if has_learned_metric:
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
         builder = TrainingPairBuilder(self, base, features, rows, rng)
