@@ -87,7 +87,6 @@ def test_files_are_written_atomically():
     )
     own = {
         "src/twinned/persistence/archive.py",  # write_atomically
-        "src/twinned/models/trees/compilation.py",  # the lock file
         "examples/demo.py",
         "examples/twinned_forest.py",
     }
