@@ -97,7 +97,7 @@ def test_files_are_written_atomically():
         if writes.search(path.read_text())
     }
     assert found <= own
-    assert "src/twinned/models/trees/compilation.py" in found  # or the pattern finds nothing
+    assert "src/twinned/persistence/archive.py" in found  # or the pattern finds nothing
 
 
 def test_named_files_exist():
