@@ -296,7 +296,7 @@ def _read_booster(booster):
     except TreeliteError as error:
         raise UnreadableTreesError(str(error)) from error
     header = model.get_header_accessor()
-    outputs = header.get_field("target_id").copy()
+    outputs = np.array(header.get_field("target_id"))
     offset = np.array(header.get_field("base_scores"), dtype=np.float64)
     if header.get_field("postprocessor") != "identity" or np.any(outputs < 0):
         return None
