@@ -112,17 +112,9 @@ def check_base_estimator(estimator: object) -> BaseEstimator:
     return estimator
 
 
-def make_base_estimator(
-    estimator: object,
-    sizes: TreeSizes = THOROUGH,
-    n_rows: int = 1,
-    n_outputs: int = 1,
-    n_features: int = 1,
-) -> BaseEstimator:
-    """The validated base estimator, or the default one of these sizes where it is None."""
-    if estimator is None:
-        return sizes.make_estimator(n_rows, n_outputs, n_features)
-    return check_base_estimator(estimator)
+def make_base_estimator(estimator: object) -> BaseEstimator:
+    """The validated base estimator, or one of the kind of the default where it is None."""
+    return THOROUGH.make_estimator(1, 1) if estimator is None else check_base_estimator(estimator)
 
 
 def pair_dtype(base: BaseEstimator, X: object) -> np.dtype[np.floating]:
