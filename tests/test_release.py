@@ -10,6 +10,7 @@ import yaml
 from sklearn.base import BaseEstimator
 
 import twinned
+from twinned.estimators.regressors import GPRegressor
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -72,8 +73,11 @@ def test_every_workflow_runs_targets_that_exist():
     assert used <= targets
 
 
-def test_every_public_estimator_has_a_page():
+def test_boxes_of_estimators_link_to_their_pages():
     for name in twinned.__all__:
         value = getattr(twinned, name)
         if isinstance(value, type) and issubclass(value, BaseEstimator):
             assert (ROOT / f"docs/api/{name}.md").exists()
+            assert value.__new__(value)._get_doc_link() == f"{DOCS}/api/{name}/"
+    assert f'href="{DOCS}/api/TwinRegressor/"' in twinned.TwinRegressor()._repr_html_()
+    assert GPRegressor()._get_doc_link() == ""

@@ -48,11 +48,23 @@ if MYPY:
         set_output: Callable[..., Self]
         __sklearn_tags__: Callable[[], Tags]
 else:
-    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import BaseEstimator as _SklearnEstimator
     from sklearn.base import MetaEstimatorMixin as MetaEstimatorMixin
     from sklearn.base import MultiOutputMixin as MultiOutputMixin
     from sklearn.base import RegressorMixin as RegressorMixin
     from sklearn.base import TransformerMixin as TransformerMixin
+
+    class BaseEstimator(_SklearnEstimator):
+        """Parent of estimators whose box in a notebook links to their page."""
+
+        _doc_link_module = "twinned"  # scikit-learn 1.7 to 1.9
+
+        @property
+        def _doc_link_template(self) -> str:
+            from twinned import __all__ as public
+
+            name = type(self).__name__
+            return f"https://twinned.readthedocs.io/api/{name}/" if name in public else ""
 
 # --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
+from twinned import _compat
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
 from twinned.fitted.anchors import Queries
@@ -24,7 +25,7 @@ from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import check_choice, check_numbers, check_row_numbers, count_rows
 
 
-class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor):
+class TransformedTargetTwin(TwinMethods, TransformedTargetRegressor, _compat.BaseEstimator):
     """A twin that is fitted to the logarithm or another function of y, and predicts y.
 
     A prediction is the weighted arithmetic mean of the estimates from the anchors in units of y:
