@@ -106,7 +106,9 @@ for _options, _run in _COMMANDS.items():
 app.command("serve", no_args_is_help=True)(serve_command)
 
 
-app.add_typer(datasets.app, name="datasets")
+app.add_typer(
+    datasets.app, name="datasets", short_help="List and fetch the data sets of the paper."
+)
 
 
 def main() -> None:
