@@ -36,11 +36,14 @@ def fitted(table):
     options = ("--smiles", "structure", "--label", "structure", "--budget", "1s", "-o", path)
     result = run("fit", table, "-t", "y", *options)
     assert result.exit_code == 0, result.output
-    return path
+    return path, result
 
 
 def test_model_knows_the_column(fitted, table):
-    path = fitted
+    path, result = fitted
+    assert "line 38" in result.output
+    assert "the first of 1 molecules of several components, such as salts" in result.output
+    assert "the first of 1 molecules that an earlier row has, too" in result.output
     new = table.with_name("new.csv")
     new.write_text("dose,structure\n1.5,CCCC(C)O\n2.5,OCCC\n")
     predicted = run("predict", path, new, "--json")
@@ -59,7 +62,7 @@ def test_model_knows_the_column(fitted, table):
 def test_notes_on_unusual_molecules_name_descriptors_alone(fitted, table):
     new = table.with_name("new.csv")
     new.write_text("dose,structure\n1.5,BrCCCCCCCCCCCCCCCCBr\n")
-    result = run("predict", fitted, new)
+    result = run("predict", fitted[0], new)
     assert result.exit_code == 0, result.output
     assert "structure (MolWt) is far beyond the known ones" in result.output
     assert "fragment" not in result.output
@@ -75,7 +78,7 @@ def test_notes_on_unusual_molecules_name_descriptors_alone(fitted, table):
 def test_faulty_table_is_named(fitted, table, content, message):
     new = table.with_name("new.csv")
     new.write_text(content)
-    result = run("predict", fitted, new)
+    result = run("predict", fitted[0], new)
     assert result.exit_code == 2
     assert message in result.output
     assert "fragment" not in result.output
@@ -92,7 +95,7 @@ def test_service_takes_the_smiles(fitted):
     testclient = pytest.importorskip("starlette.testclient")
     from twinned.app.serve import make_app
 
-    model = twinned.load(fitted)
+    model = twinned.load(fitted[0])
     client = testclient.TestClient(make_app(model, "molecules"), base_url="http://localhost")
     inputs = client.get("/about").json()["inputs"]
     assert sorted(column["name"] for column in inputs) == ["dose", "structure"]

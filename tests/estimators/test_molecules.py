@@ -78,8 +78,11 @@ def test_table_has_the_index_and_the_names(alcohols):
     np.testing.assert_array_equal(transformer.get_feature_names_out(), table.columns)
 
 
-def test_features_of_invalid_rows_are_missing():
+def test_salts_duplicates_and_invalid_rows_are_named():
     transformer = MoleculeFeatures(on_error="missing").fit([*SMILES, "C1CC", None, "OCC"])
+    assert transformer.salts_.tolist() == [4]
+    assert transformer.duplicates_.tolist() == [[2, 0], [7, 0]]
+    assert transformer.invalid_.tolist() == [5, 6]
     assert transformer.transform(["C1CC", "CCO"]).isna().all(axis=1).tolist() == [True, False]
 
 
@@ -122,6 +125,7 @@ def test_pipeline_is_searched_and_saved(alcohols, tmp_path):
     expected = pipeline.predict(smiles)
     for copy in (twinned.load(tmp_path / "model.twin"), pickle.loads(pickle.dumps(pipeline))):
         np.testing.assert_array_equal(copy.predict(smiles), expected)
+        assert copy[0].duplicates_.tolist() == pipeline[0].duplicates_.tolist()
 
 
 def test_one_member_has_fragments_and_all_have_the_other_columns(alcohols):

@@ -35,8 +35,10 @@ _DESCRIPTORS = """
 """
 _SURFACES = {"PEOE_VSA": 14, "SMR_VSA": 10, "SlogP_VSA": 12}
 _SCALARS = _DESCRIPTORS.split()
-_AREAS = [f"{name}{i}" for name, n in _SURFACES.items() for i in range(1, n + 1)]
-DESCRIPTORS = (*_SCALARS, *_AREAS)
+DESCRIPTORS = (
+    *_SCALARS,
+    *(f"{name}{i}" for name, n in _SURFACES.items() for i in range(1, n + 1)),
+)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -60,6 +62,12 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
+    salts_ : ndarray of int
+        Numbers of the rows of `fit` whose molecules have several components, such as a salt.
+    duplicates_ : ndarray of shape (n_duplicates, 2)
+        Rows of `fit` and the first row with the same molecule, by canonical SMILES.
+    invalid_ : ndarray of int
+        Numbers of the rows of `fit` that are no molecules.
     n_features_in_ : int
         Always 1.
 
@@ -83,7 +91,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Validate the parameters; nothing is learned.
+        """Read the molecules, and note salts and duplicates; nothing else is learned.
 
         Parameters
         ----------
@@ -92,9 +100,14 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         y : None
             Ignored.
         """
-        self._read(X)
-        self.n_features_in_ = 1
+        self._note(self._read(X))
         return self
+
+    def fit_transform(self, X: object, y: object = None, **fit_params: object) -> pd.DataFrame:
+        """As `fit`, and then `transform`; the molecules are read once."""
+        molecules = self._read(X)
+        self._note(molecules)
+        return self._compute(molecules, _index(X))
 
     def transform(self, X: object) -> pd.DataFrame:
         """(n, n_features): the table of features, with the index of X."""
@@ -123,6 +136,17 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
             remedy = "correct them, or use on_error='missing'"
             raise ValueError(f"X has values that are no SMILES: {listed}{more}; {remedy}.")
         return molecules
+
+    def _note(self, molecules):
+        from rdkit.Chem import MolToSmiles
+
+        canonical = np.array(["" if each is None else MolToSmiles(each) for each in molecules], str)
+        _, first, number = np.unique(canonical, return_index=True, return_inverse=True)
+        pairs = np.column_stack([np.arange(len(canonical)), first[number]])
+        self.salts_: Indices = np.flatnonzero(np.char.find(canonical, ".") >= 0)
+        self.duplicates_: Indices = pairs[(pairs[:, 0] != pairs[:, 1]) & (canonical != "")]
+        self.invalid_: Indices = np.flatnonzero(canonical == "")
+        self.n_features_in_ = 1
 
     def _compute(self, molecules, index):
         from rdkit.Chem import Descriptors, rdMolDescriptors

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,10 +38,18 @@ class PredictOptions(BatchOptions):
 
         twinned predict assay.twin new.csv --batch instrument --known reference.csv
 
+    The files of a folder or a pattern are predicted one after the other; -o is a folder with a CSV
+    file for each:
+
+        twinned predict houses.twin 'data/*.parquet' -o prices
+
     Parameters
     ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder or a
+        quoted pattern of such files, as 'data/*.parquet'.
     output
-        File of the predictions, .csv or .xlsx; printed without it.
+        File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
     std
         Add the standard deviation: of the errors, where the model was cross-validated, or else of
         the anchors' estimates, which is not calibrated. After --log-target it is that of the
@@ -99,10 +109,38 @@ class PredictOptions(BatchOptions):
 
 
 def predict_command(options: PredictOptions) -> None:
-    """Predict the rows of a table with a saved model."""
+    """Predict the rows of one table, or of each table of a folder or a pattern."""
+    options.validate()
+    for options_of_table in _options_of_tables(options):
+        _predict_table(options_of_table)
+
+
+def _options_of_tables(options: PredictOptions) -> Iterator[PredictOptions]:
+    """Yield the options of each file of a folder or a pattern, whose result is in the folder -o."""
+    table, folder = options.table, options.output
+    is_pattern = not table.exists() and any(sign in str(table) for sign in "*?[")
+    if not is_pattern and not table.is_dir():
+        yield options
+        return
+    pattern = table if is_pattern else table / "*.*"
+    files = sorted(Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor))))
+    files = [path for path in files if path.suffix.lower() in (".csv", ".parquet", ".xlsx")]
+    if not files:
+        raise FileNotFoundError(f"there is no file {table}; give CSV, Excel or Parquet files.")
+    if folder is None or folder.is_file():
+        raise ValueError(f"{table}: results are written to a folder; give one with -o.")
+    names = [f"{path.stem}.csv" for path in files]
+    if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"several files would have the result {join_names(repeated)}; rename one.")
+    folder.mkdir(exist_ok=True)
+    for path, name in zip(files, names, strict=True):
+        yield replace(options, table=path, output=folder / name)
+
+
+def _predict_table(options: PredictOptions) -> None:
+    """Predict the rows of one file."""
     from twinned.app.cli import saved_model
 
-    options.validate()
     path = options.result_path(options.known)
     predictor, table = saved_model.load_with_table(options)
     predictor = saved_model.with_batches(predictor, options)

@@ -121,20 +121,29 @@ def parse_number(cell: str) -> tuple[float, float] | None:
     return (number / 2 if side < 0 and number > 0 else number), side
 
 
-def molecule_columns(table: Table, name: str) -> dict[str, np.ndarray]:
-    """Features of the molecules of a column of SMILES, NaN in rows without one.
+def molecule_columns(table: Table, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Features of the molecules of a column of SMILES, NaN in rows without one, and notes.
 
-    A ValueError names cells that are no SMILES.
+    The notes are on salts and repeated molecules. A ValueError names cells that are no SMILES.
     """
     cells = [None if is_missing(cell) else cell for cell in table.column(name)]
-    features = MoleculeFeatures(on_error="missing").fit_transform(cells)
-    is_invalid = features.isna().all(axis=1)
-    wrong = [row for row, cell in enumerate(cells) if is_invalid[row] and cell is not None]
+    molecules = MoleculeFeatures(on_error="missing")
+    features = molecules.fit_transform(cells)
+    wrong = [row for row in molecules.invalid_ if cells[row] is not None]
     if wrong:
         first = f"{table.location(wrong[0], name)}: {quoted(str(cells[wrong[0]]))} is no SMILES"
         others = f", nor are {len(wrong) - 1} further cells" if len(wrong) > 1 else ""
         raise ValueError(f"{first}{others}; correct it, or leave the cell empty.")
-    return {str(feature): values.to_numpy() for feature, values in features.items()}
+    unusual = {
+        "molecules of several components, such as salts": molecules.salts_,
+        "molecules that an earlier row has, too": molecules.duplicates_[:, 0],
+    }
+    notes = [
+        f"{table.location(rows[0], name)}: the first of {len(rows)} {what}."
+        for what, rows in unusual.items()
+        if len(rows)
+    ]
+    return {str(feature): values.to_numpy() for feature, values in features.items()}, notes
 
 
 def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:

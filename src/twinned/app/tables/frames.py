@@ -47,7 +47,7 @@ def training_frame(
     frame : DataFrame
         The features, those that limits, dates and molecules add last.
     notes : list of str
-        One for each column that is not used, and for limits.
+        One for each column that is not used, and for limits and molecules.
     """
     features: dict[str, object] = {}
     derived: dict[str, np.ndarray] = {}
@@ -58,8 +58,11 @@ def training_frame(
         if role is not None:
             notes.append(role)
         elif kind in ("date", "smiles"):
-            is_date = kind == "date"
-            of_name = date_columns(table, name, PARTS) if is_date else molecule_columns(table, name)
+            if kind == "date":
+                of_name = date_columns(table, name, PARTS)
+            else:
+                of_name, molecule_notes = molecule_columns(table, name)
+                notes += molecule_notes
             for part, values in of_name.items():
                 if len(pd.unique(values[values == values])) > 1:  # without NaN
                     derived[f"{name} ({part})"] = values
@@ -94,7 +97,7 @@ def prediction_frame(
             features[name] = date_columns(table, source, [part])[part]
         elif part is not None and part != LIMIT:
             if source not in molecules:
-                molecules[source] = molecule_columns(table, source)
+                molecules[source], _ = molecule_columns(table, source)
             features[name] = molecules[source][part]
         elif known_categories is not None:
             features[name] = known_category_column(table, name, known_categories)
