@@ -77,10 +77,14 @@ class Environment:
         generator = random.Random(0)
         rows = [[generator.random(), generator.random()] for _ in range(50)]
         known = [[a, b, a + b * b + 0.05 * generator.random()] for a, b in rows[:40]]
+        parts = self.folder / "parts"
+        parts.mkdir()
         write_csv(self.folder / "table.csv", ["a", "b", "y"], known)
         write_csv(self.folder / "new.csv", ["a", "b"], rows[40:])
         alkanes = [["C" * n, n**0.5] for n in range(1, 31)]
         write_csv(self.folder / "molecules.csv", ["smiles", "y"], alkanes)
+        write_csv(parts / "1.csv", ["a", "b"], rows[40:45])
+        write_csv(parts / "2.csv", ["a", "b"], rows[45:])
         # what suffices to ask for the extra; where it is installed, the files are written anew
         (self.folder / "new.xlsx").write_bytes(b"PK\x03\x04")
         (self.folder / "new.parquet").write_bytes(b"PAR1")
@@ -155,6 +159,7 @@ class Environment:
         self.check("export", "model.twin", "-o", "model.onnx", needs="onnx")
         self.check("predict", "model.twin", "new.xlsx", needs="excel")
         self.check("predict", "model.twin", "new.parquet", needs="parquet")
+        self.check("predict", "model.twin", "parts", "-o", "out")
         smiles = ["--target", "y", "--smiles", "smiles", "--model", "ridge", "-o", "molecules.twin"]
         self.check("fit", "molecules.csv", *smiles, needs="rdkit")
         if "boost" in self.provided:
