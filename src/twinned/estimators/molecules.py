@@ -107,12 +107,12 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         """As `fit`, and then `transform`; the molecules are read once."""
         molecules = self._read(X)
         self._note(molecules)
-        return self._compute(molecules, _index(X))
+        return self._compute(molecules, X)
 
     def transform(self, X: object) -> pd.DataFrame:
         """(n, n_features): the table of features, with the index of X."""
         check_is_fitted(self)
-        return self._compute(self._read(X), _index(X))
+        return self._compute(self._read(X), X)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of the table."""
@@ -148,7 +148,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         self.invalid_: Indices = np.flatnonzero(canonical == "")
         self.n_features_in_ = 1
 
-    def _compute(self, molecules, index):
+    def _compute(self, molecules, X):
         from rdkit.Chem import Descriptors, rdMolDescriptors
         from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
@@ -167,6 +167,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
             if self.n_fragments:
                 features[row, n_descriptors:] = counter.GetCountFingerprintAsNumPy(molecule)
         features[~np.isfinite(features)] = np.nan  # such as partial charges of unusual elements
+        index = X.index if isinstance(X, pd.Series | pd.DataFrame) else None
         return pd.DataFrame(features, index=index, columns=names)
 
 
@@ -199,12 +200,6 @@ def _single_column(X):
     if isinstance(X, str):
         raise ValueError(f"X must be a list of SMILES, not a single one: [{X!r}].")
     values = np.asarray(X, dtype=object)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1:
+    if values.ndim not in (1, 2) or values.size != len(values):
         raise ValueError(f"X must be a list or a column of SMILES, not of shape {values.shape}.")
-    return list(values)
-
-
-def _index(X):
-    return X.index if isinstance(X, pd.Series | pd.DataFrame) else None
+    return list(values.ravel())
