@@ -32,7 +32,6 @@ from twinned.estimators.pipelines import CalibratedRegressor, predict_raw, repla
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import (
     EXPONENTS,
-    WIDTHS,
     Calibration,
     ErrorScale,
     NeighborFeatures,
@@ -209,7 +208,7 @@ def cross_conformal(
     >>> cross_conformal(twin, X[:60], y[:60], cv=3).predict_interval(X[60:], 0.9).shape
     (20, 2)
     """
-    check_choice("width", width, WIDTHS)
+    check_choice("width", width, list(EXPONENTS))
     final, errors = fit_with_held_out_errors(
         model, X, y, groups=groups, batch=batch, cv=cv, random_state=random_state, y_std=y_std
     )

@@ -26,7 +26,6 @@ from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, column_list, is_table
 from twinned.rows.validation import check_choice, check_row_numbers, count_rows
 
-WIDTHS = ["learned", "std", "constant"]
 # Of the mean standard deviation, added to each, so that no error scale is zero.
 RELATIVE_FLOOR = 0.05
 _FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the known values
@@ -34,13 +33,15 @@ N_NEIGHBORS = (3, 10, 20)
 MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
 _SPLIT_SHARE = 0.75  # of the features, where there are few
-# Exponents of the fitted error size and of the model's standard deviation, of which the likeliest
-# are taken.
+# Of each kind of width, exponents of the fitted error size and of the model's standard deviation;
+# the likeliest are taken.
 EXPONENTS = {
     "learned": [(1.0, 0.0), (1.0, 0.125), (2 / 3, 1 / 3)],
     "std": [(0.0, 1.0)],
     "constant": [(0.0, 0.0)],
 }
+# Those that are fitted to errors of held-out rows, and grow with the distance from the known rows.
+FITTED_WIDTHS = ("learned",)
 
 
 class NeighborFeatures:
@@ -123,7 +124,7 @@ class ErrorScale:
         cls, width: str, floor: float, features: Floats, errors: Floats, random_state: object
     ) -> ErrorScale:
         """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
-        if width != "learned":
+        if width not in FITTED_WIDTHS:
             return cls(width, floor)
         candidates = min(_SPLIT_SHARE, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(

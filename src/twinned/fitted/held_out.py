@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from twinned._compat import safe_indexing
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import (
     EXPONENTS,
+    FITTED_WIDTHS,
     RELATIVE_FLOOR,
     Calibration,
     ErrorScale,
@@ -25,9 +26,6 @@ from twinned.pairing.anchors import GPWeights, clearly_lowest
 from twinned.rows.folds import Folds, complete_predictions
 from twinned.rows.neighbors import distance_matrix
 from twinned.rows.schema import Floats, Indices
-
-if TYPE_CHECKING:
-    from twinned.fitted.twin import FittedTwin
 
 _NORMAL_MAD = 1.4826  # standard deviation of normal errors, in units of their median size
 _LEAST_STD = 1e-3  # of the process at the median row: smaller ones are rounding errors
@@ -125,7 +123,7 @@ class HeldOutErrors:
             scale = self._fit_scale(width, ~in_fold, floor, random_state)
             size[in_fold] = scale.size(self.features[in_fold])
             std[in_fold] = self.features[in_fold, -1]
-        widening = scale.widening(self.process_std)
+        widening = self._widening(width)
         scales = [widening * size**of_size * std**of_std for of_size, of_std in EXPONENTS[width]]
         factors = [1.0] * len(scales)
         if self.y_std is not None:
@@ -171,17 +169,25 @@ class HeldOutErrors:
 
     def _fit_scale(self, width, rows, floor, random_state):
         """The error scale fitted to the errors of some of the held-out rows."""
-        sizes, unit = np.abs(self.errors), None
-        largest_std = None
+        sizes, unit = np.abs(self.errors), self._process_unit(width)
         if self.y_std is not None:
             sizes = expected_sizes(self.errors, self.y_std, self.expected)
-        if self.process_std is not None and width == "learned":
-            typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
-            unit = max(_LEAST_STD, float(np.median(self.process_std)), typical)
-            largest_std = float(self.features[:, -1].max())
-        sizes = sizes / ErrorScale(width, floor, process_std=unit).widening(self.process_std)
+        sizes = sizes / self._widening(width)
         scale = ErrorScale.fit(width, floor, self.features[rows], sizes[rows], random_state)
+        largest_std = None if unit is None else float(self.features[:, -1].max())
         return replace(scale, process_std=unit, largest_std=largest_std)
+
+    def _process_unit(self, width: str) -> float | None:
+        """The standard deviation of the process from which on scales grow; None if they do not."""
+        if self.process_std is None or width not in FITTED_WIDTHS:
+            return None
+        typical = _NORMAL_MAD * float(np.median(np.abs(self.errors))) / self.amplitude
+        return max(_LEAST_STD, float(np.median(self.process_std)), typical)
+
+    def _widening(self, width: str) -> Floats | float:
+        """(row,): factors by which the scales of rows grow."""
+        scale = ErrorScale(width, 0.0, process_std=self._process_unit(width))
+        return scale.widening(self.process_std)
 
 
 @dataclass(frozen=True, eq=False)

@@ -201,21 +201,18 @@ def _add_scale(
 def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     """(row, 1): the error scale of encoded rows with predictions (row, 1)."""
     error_scale = stored.scale
-    ones = mean * 0.0 + 1.0
-    if error_scale.width == "constant":
-        return ones
-    std = std + error_scale.floor if error_scale.floor > 0 else ones
+    size = mean * 0.0 + 1.0
+    std = std + error_scale.floor if error_scale.floor > 0 else size
+    of_size, of_std = error_scale.exponents.tolist()
     if error_scale.regressor is None:
-        return std
+        return std.apply("Pow", of_std)
     scale_features = [matrix.columns(stored.neighbors.codes)]
     if stored.neighbors.columns:
         values = matrix.columns(stored.neighbors.columns)
         scale_features += [values, _add_neighbor_features(stored, values, mean)]
     features = concatenate([*scale_features, mean, std]).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
-    size = ones
     if error_scale.regressor_floor > 0:
         size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor
-    of_size, of_std = error_scale.exponents.tolist()
     return size.apply("Pow", of_size) * std.apply("Pow", of_std)
 
 
