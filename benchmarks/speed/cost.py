@@ -4,7 +4,7 @@ Beside them is scikit-learn's gradient boosting in the same run: as seconds depe
 compare the ratios. `python -m benchmarks.speed.cost` prints the table next to the committed figures
 of the last release, and `--write` replaces these.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.speed.cost           # make bench-cost, two minutes
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.cost           # make bench-cost, four minutes
     OMP_NUM_THREADS=1 python -m benchmarks.speed.cost --large   # and the large tables, half an hour
 
 Data are Friedman's first function with noise; predictions are of 200 rows, after a first call.
@@ -32,7 +32,7 @@ MODELS = {
     "AutoTwinRegressor": AutoTwinRegressor,
 }
 # Rows up to which a model is fitted without --large.
-QUICK_ROWS = {"TwinNeuralRegressor": 50, "AutoTwinRegressor": 300}
+QUICK_ROWS = {"TwinNeuralRegressor": 50, "AutoTwinRegressor": 1000}
 
 
 def seconds_of(function, *arguments):
