@@ -142,3 +142,12 @@ def commands_built_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_checks(is_quick):
+    """Compare uses of batches by ridge regression, unless slow tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_quick:
+            patch.setattr("twinned.diagnostics.data_checks._QUICK", ["ridge"])
+        yield

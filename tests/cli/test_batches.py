@@ -13,6 +13,8 @@ import twinned
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.app.cli import app, fitting
 
+pytestmark = pytest.mark.usefixtures("quick_checks")
+
 MEMBERS = ["ridge", "gp_matern"]
 OFFSETS = {"A": 0.0, "B": 3.0, "C": -2.0, "D": 1.0}
 
@@ -217,6 +219,11 @@ def test_advice_with_batches(folder, monkeypatch):
     errors = result["batches"]["errors"]
     assert errors["known"] == pytest.approx(result["errors"]["rmse"])
     assert errors["known"] < 0.2 < 1 < errors["new"]
+    (found,) = [each for each in result["findings"] if each["code"] == "TW107"]
+    assert found["numbers"]["difference"] == pytest.approx(5, abs=0.2)
+    assert found["message"].startswith("The rows of 'lab' B are")
+    ignored, as_feature, with_offsets, _ = found["numbers"]["rmse"]
+    assert with_offsets < 1.3 * as_feature < ignored
     assert result["code"].endswith("model.fit(X, y, batch=batch)")
     assert twinned.load(model).batch_name_ == "lab"
     page = report.read_text()

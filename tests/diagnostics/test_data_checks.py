@@ -13,6 +13,7 @@ from twinned.diagnostics.data_checks import (
     CheckedTable,
     check_replicates,
     check_time_order,
+    compare_uses_of_batches,
     monotone_r2,
     quick_predictions,
 )
@@ -174,3 +175,18 @@ def test_logarithm_is_suggested_where_it_helps(table, rng):
     noise_alone = np.exp(2 * rng.normal(size=200))
     for other in (y, -values, skewed_noise, noise_alone):
         assert "TW304" not in findings(X, other)
+
+
+def test_offsets_of_given_batches(table, rng):
+    X, y = table
+    batch = rng.choice(["a", "b", "c"], 200)
+    gain = pd.Series(batch).map({"a": 1.0, "b": 2.0, "c": 1.2}).to_numpy()
+    offset = findings(X, y + gain, batch=batch)
+    assert offset["TW107"].numbers["difference"] == pytest.approx(1, abs=0.1)
+    assert "The rows of 'batch' b are" in offset["TW107"].message
+
+
+def test_a_single_batch_of_the_sampled_rows_has_no_finding(rng):
+    X = rng.rand(1500, 2)
+    batch = np.where(np.arange(1500) < 1, "a", "b")
+    assert not list(compare_uses_of_batches(CheckedTable.encode(X, X[:, 0]), batch))

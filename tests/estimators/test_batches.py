@@ -20,6 +20,8 @@ from twinned import (
     TwinRegressor,
     cross_conformal,
 )
+from twinned.app.report.collect import batch_content
+from twinned.app.report.render import draw_deviations
 from twinned.batches.effects import BatchEffects, Deviation
 from twinned.batches.estimation import estimate_effects, remove_deviations
 from twinned.batches.joint import JointProcess, fit_joint
@@ -362,6 +364,20 @@ def test_explanations_of_functions_add_up(functions):
     np.testing.assert_allclose(by_feature, shown["difference"] - shown["offset"], atol=1e-8)
     added = shown["query_deviation"] - shown["anchor_deviation"]
     np.testing.assert_allclose(shown["offset"], added, atol=1e-9)
+
+
+def test_report_draws_functions_alone(functions, blend):
+    curves = batch_content(functions)["deviations"]
+    assert curves["feature"] in ("x0", "x1", "x2")
+    assert len(curves["curves"]) == 6
+    rows = np.median(make_functions()[0][make_functions()[2] != "lab 7"], axis=0)[None]
+    j = int(curves["feature"][1])
+    rows[0, j] = curves["x"][0]
+    for curve in curves["curves"]:
+        own, mean = functions.predict(rows, batch=curve["batch"]), functions.predict(rows)
+        np.testing.assert_allclose(curve["deviation"][0], own - mean, atol=1e-9)
+    assert draw_deviations(curves).count("<svg") == 1
+    assert batch_content(blend)["deviations"] is None
 
 
 def test_draws_of_a_batch_have_its_errors_in_common(functions):

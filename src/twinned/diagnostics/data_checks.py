@@ -14,6 +14,7 @@ from importlib.resources import files
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import chi2, rankdata, skew
 from sklearn.isotonic import IsotonicRegression
@@ -24,12 +25,13 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
 from twinned.diagnostics.errors import Numbers, format_percent, rmse_ratio
+from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_interval, format_significant
-from twinned.rows.schema import Floats, Indices, TableSchema, column_list, is_table
+from twinned.rows.schema import Floats, Indices, TableSchema, batch_labels, column_list, is_table
 from twinned.rows.validation import count_rows, validate_table, validate_target
 
 WARNING = "warning"  # the other level is "note"
@@ -50,6 +52,10 @@ _LEAST_GAIN = 0.05  # by the logarithm, of the error
 _LEAST_DEGREES = 5  # of freedom of a noise floor
 _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 _LEAST_STEPS = 5  # of a sorted column
+_CLEARLY_LOWER, _HARDLY_LOWER = 0.95, 0.99  # of errors with batches
+_LEAST_NOISE = 2.0  # of a batch, in units of the median
+_QUICK = ["ridge", "gp_matern", "extra_trees:small"]  # members that compare uses of batches
+_MAX_BATCH_ROWS = 200  # for the comparison
 _TIME_NAME = re.compile(r"(.*[\W_])?(year|date|time|timestamp|month|week|days?)([\W_].*)?", re.I)
 
 # The level and the title of all findings with one code, and why they matter (`about`).
@@ -150,6 +156,7 @@ def check_data(
     y: ArrayLike,
     *,
     groups: ArrayLike | None = None,
+    batch: ArrayLike | None = None,
     log_target: bool = False,
 ) -> list[Finding]:
     """Check a table for what makes errors or predictions misleading.
@@ -161,7 +168,9 @@ def check_data(
     y : array of shape (n,)
         Their values.
     groups : array of shape (n,), default=None
-        Groups or batches of rows. With them, the order of the rows is not checked.
+        Groups of rows. With them or with `batch`, the order of the rows is not checked.
+    batch : array of shape (n,), default=None
+        Batches of rows, of which the uses are compared.
     log_target : bool, default=False
         Whether the logarithm of y will be fitted, so that it is not suggested.
 
@@ -181,12 +190,14 @@ def check_data(
     ['TW201']
     """
     table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
+    fitted_table = replace(table, y=np.log(table.y)) if log_target else table
     sample = table.sample()
     distinct = table.matrix[np.sort(distinct_rows(table.matrix)[0])]
     columns = dict(zip(table.names, distinct.T, strict=True))
     findings = [
         *check_leaks(sample),
-        *(check_time_order(columns) if groups is None else ()),
+        *(check_time_order(columns) if groups is None and batch is None else ()),
+        *(() if batch is None else compare_uses_of_batches(fitted_table, batch)),
         *check_replicates(table),
         *check_bounds(table),
         *(() if log_target else check_skewness(sample)),
@@ -361,3 +372,64 @@ def quick_predictions(table: CheckedTable) -> Floats:
         nearest.fit(known_X, known_y - ridge.predict(known_X))
         predicted[held_out] = ridge.predict(X[held_out]) + nearest.predict(X[held_out])
     return predicted
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def compare_uses_of_batches(table: CheckedTable, batch: ArrayLike) -> Iterator[Finding]:
+    """Describe what batches (row,) differ by at equal other features.
+
+    Quick members ignore them, have them as a feature, and remove constants or functions of each.
+    """
+    name = str((batch.name if isinstance(batch, pd.Series) else None) or "batch")
+    rows = np.sort(np.random.RandomState(0).permutation(table.n_rows)[:_MAX_BATCH_ROWS])
+    features, y = table.features[rows], table.y[rows]
+    texts = np.array(batch_labels(np.asarray(batch)[rows], len(rows)), dtype=str)
+    names, codes = np.unique(texts, return_inverse=True)
+    if not 1 < len(names) < len(rows):
+        return
+    blends = _fit_uses_of_batches(features, y, codes)
+    errors = [float(blend.blend_["rmse"]) for blend in blends]
+    offset_table = blends[3].batch_offsets_.set_axis(names).sort_values("offset")
+    precise = offset_table[offset_table["std_error"] <= 2 * offset_table["std_error"].median()]
+    low, high = precise.iloc[0], precise.iloc[-1]
+    size = high["offset"] - low["offset"]
+    error = np.hypot(high["std_error"], low["std_error"])
+    difference = f"{format_significant(size, 2)} ± {format_significant(error, 2)}"
+    ignored, feature, functions, offsets = map(format_significant, errors)
+    kind = "Batches differ by constants."
+    if errors[2] < _CLEARLY_LOWER * errors[3]:
+        kind = "Batches differ in shape: a function of the features describes each of them."
+    elif errors[3] > _HARDLY_LOWER * errors[0]:
+        kind = "Batches hardly differ."
+    noise = blends[2].batch_effects_["noise_std"].set_axis(names)
+    ratio = noise.max() / noise.median()
+    if ratio > _LEAST_NOISE:
+        kind += f" The noise of {noise.idxmax()} is {format_significant(ratio, 2)} times the usual."
+    yield Finding(
+        "TW107",
+        f"The rows of {name!r} {high.name} are {difference} higher than those of {low.name} at "
+        f"equal features. The error of quick models is {ignored} without {name!r}, {feature} with "
+        f"it as a feature, {offsets} with its offsets, and {functions} with its functions, for "
+        f"rows of known batches. {kind}",
+        "The model has these offsets; a few known rows of a new batch suffice.",
+        {
+            "column": name,
+            "difference": float(size),
+            "std_error": float(error),
+            "rmse": [*errors[:2], errors[3], errors[2]],
+        },
+    )
+
+
+def _fit_uses_of_batches(features: Floats, y: Floats, codes: Indices) -> list[AutoTwinRegressor]:
+    """Fit quick members without batches, and with these as a feature, functions and offsets."""
+    labels = [f"b{code:05}" for code in codes]  # in the order of the codes
+    with_indicators = np.hstack([features, np.eye(codes.max() + 1)[codes]])
+    uses = ((features, None), (with_indicators, None), (features, "function"), (features, "offset"))
+    blends = []
+    for X, kind in uses:
+        blend = AutoTwinRegressor(members=_QUICK, cv=5, batch_effect=kind or "auto", random_state=0)
+        blends.append(blend.fit_blend(X, y, batch=kind and labels, calibrate=False))
+    return blends

@@ -260,8 +260,14 @@ def diagnose(
     data = DiagnosedRows.validate(blend, transform, X=X, y=y, **fit_arguments)
     progress("checking the data")
     known_rows = data.take(data.known)
-    known_groups = known_rows.batch if known_rows.groups is None else known_rows.groups
-    findings = check_data(known_rows.X, known_rows.y, groups=known_groups, log_target=log_target)
+    labels = None if batch is None else safe_indexing(batch, known_rows.table_rows)  # with a name
+    findings = check_data(
+        known_rows.X,
+        known_rows.y,
+        groups=known_rows.groups,
+        batch=labels,
+        log_target=log_target,
+    )
     data = data.affordable(budget, n_jobs, blend.random_state)
     progress("fitting the members of the blend")
     seconds = _deadline(start, budget, *_FOR_CHECKS) - time.perf_counter()

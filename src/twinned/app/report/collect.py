@@ -41,6 +41,7 @@ CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES = 40, 5
 _ROWS_PER_BLOCK = 12  # whose adjustments are computed at once
+_MAX_CURVES, _CURVE_POINTS = 6, 40  # batches whose deviations are drawn, and points of each
 _PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
 
 
@@ -117,7 +118,31 @@ def batch_content(twin: AutoTwinRegressor) -> Content | None:
     return {
         "offsets": table.reset_index().to_dict("records"),
         "errors": twin.batch_errors_,
+        "deviations": _deviation_curves(twin, list(table.index[:_MAX_CURVES])),
     }
+
+
+def _deviation_curves(twin: AutoTwinRegressor, shown: list[str]) -> Content | None:
+    """Return deviations of batches over the numeric feature of largest relevance, if any.
+
+    The other features have their medians. Deviations that are constants are none.
+    """
+    batches, numeric = twin.fitted_.batches, list(twin.fitted_.schema.numeric)
+    assert batches is not None, "the model has batches"
+    if batches.deviation.is_constant or not numeric:
+        return None
+    column = int(np.argmax(np.asarray(twin.feature_relevance_)[numeric]))
+    values = batches.features[:, column]
+    rows = np.tile(np.nanmedian(batches.features, axis=0), (_CURVE_POINTS, 1))
+    rows[:, column] = np.linspace(np.nanmin(values), np.nanmax(values), _CURVE_POINTS)
+    curves = []
+    for name in shown:
+        codes = np.full(_CURVE_POINTS, batches.names.index(name))
+        mean, std = batches.of_rows(rows, codes)
+        deviation = (mean - batches.center).tolist()
+        curves.append({"batch": name, "deviation": deviation, "std_error": std.tolist()})
+    feature = twin.feature_labels()[numeric[column]]
+    return {"feature": feature, "x": rows[:, column].tolist(), "curves": curves}
 
 
 def _shown_rows(

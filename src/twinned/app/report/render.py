@@ -120,6 +120,7 @@ def draw_charts(report: Content) -> dict[str, str]:
     # the table has the error of the mean, whose bar would be much longer than the others
     compared = [row for row in board if row["model"] != MEAN]
     bars = [(row["batch"], row["offset"], row["std_error"]) for row in offsets]
+    deviations = (report["batches"] or {}).get("deviations")
     return {
         **{key: _draw_curve(checks[key]) for key in CURVES if key in checks},
         "predictions": _draw_predictions(report, "actual_vs_predicted"),
@@ -131,6 +132,7 @@ def draw_charts(report: Content) -> dict[str, str]:
             marked=[row["recommended"] for row in compared].index(True),
         ),
         **({"batches": draw_bars(bars, "Offsets of batches", marked=-1)} if bars else {}),
+        **({"deviations": draw_deviations(deviations)} if deviations else {}),
         "importance": draw_bars(
             [(row["name"], row["share"], 0.0) for row in importance], "Relevance of features"
         ),
@@ -207,6 +209,23 @@ def _draw_curve(check: Content) -> str:
     pairs = zip(numbers["x"], numbers["rmse"], strict=True)
     texts = [f"{x}: {format_number(rmse)}" for x, rmse in pairs]
     return _draw_svg(lambda ax: [(draw_curve(ax, numbers)[0], texts)], check["summary"])
+
+
+def draw_deviations(deviations: Content) -> str:
+    """Draw deviations of batches against a feature, with bands of standard errors."""
+    x, curves = np.array(deviations["x"]), deviations["curves"]
+
+    def draw(ax):
+        for curve in curves:
+            mean, std = np.array(curve["deviation"]), np.array(curve["std_error"])
+            (line,) = ax.plot(x, mean)
+            ax.fill_between(x, mean - std, mean + std, color=line.get_color(), alpha=0.15)
+            ax.annotate(str(curve["batch"]), (x[-1], mean[-1]), color=line.get_color())
+        ax.set_xlabel(deviations["feature"])
+        return []
+
+    names = ", ".join(str(curve["batch"]) for curve in curves)
+    return _draw_svg(draw, f"Deviations of batches against {deviations['feature']}: {names}")
 
 
 def _draw_predictions(report: Content, kind: str) -> str:
