@@ -88,6 +88,13 @@ def test_nothing_is_below_zero_with_the_logarithm():
         model.predict_cdf(NEW, np.nan)
 
 
+def test_a_new_anchor_has_a_positive_value_with_the_logarithm():
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    model = TransformedTargetTwin(TwinRegressor(Ridge())).fit(X, np.exp(X[:, 0]))
+    with pytest.raises(ValueError, match="needs positive y, but one is -1"):
+        model.add_anchors(X[:2], [2.0, -1.0])
+
+
 def test_a_transformation_is_chosen_by_a_search():
     choices = {"target_transform": [None, "log"]}
     search = GridSearchCV(
