@@ -91,7 +91,7 @@ def test_nothing_is_below_zero_with_the_logarithm():
 def test_a_new_anchor_has_a_positive_value_with_the_logarithm():
     X = np.linspace(0.0, 1.0, 30)[:, None]
     model = TransformedTargetTwin(TwinRegressor(Ridge())).fit(X, np.exp(X[:, 0]))
-    with pytest.raises(ValueError, match="needs positive y, but one is -1"):
+    with pytest.raises(ValueError, match="needs positive y, but the smallest is -1"):
         model.add_anchors(X[:2], [2.0, -1.0])
 
 

@@ -1,7 +1,7 @@
-"""Data checks with codes: leaks, replicates, the order of rows and the target.
+"""Data checks with codes: leaks, replicates, the order of rows, the target and batches.
 
-`check_data` runs them all; none fits more than a quick model, which is ridge regression with the
-residuals of the nearest rows. docs/checks.md describes each code.
+`check_data` runs them all. They fit ridge regression with the residuals of the nearest rows at
+most; that of batches fits blends of quick members. docs/checks.md describes each code.
 """
 
 from __future__ import annotations

@@ -266,8 +266,7 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
         new_y = validate_target(self, y, len(queries), multi_output=known_y.ndim == 2)
         if new_y.shape[1:] != known_y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {known_y.shape}.")
-        if fitted.target.is_log and new_y.min() <= 0:
-            raise ValueError(f"The logarithm needs positive y, but one is {new_y.min():g}.")
+        fitted.target.check(new_y)
         new_y = fitted.target.apply(new_y)
         return self.with_fitted(add_rows(fitted, queries, new_y, row_labels(X), batch))
 

@@ -24,10 +24,15 @@ class TargetTransform(NamedTuple):
     @classmethod
     def fit(cls, name: str | None, y: Floats) -> TargetTransform:
         """The transformation "log", "power" or None of values (row,) or (row, output)."""
-        if name == "log" and y.min() <= 0:
-            raise ValueError(f"The logarithm needs positive y, but the smallest is {y.min():g}.")
         power = PowerScaling.fit(y.reshape(len(y), -1), powers=True) if name == "power" else None
-        return cls(name == "log", power)
+        transform = cls(name == "log", power)
+        transform.check(y)
+        return transform
+
+    def check(self, y: Floats) -> None:
+        """Raise for values that have no finite transformed value."""
+        if self.is_log and y.min() <= 0:
+            raise ValueError(f"The logarithm needs positive y, but the smallest is {y.min():g}.")
 
     def apply(self, y: Floats) -> Floats:
         """Values of the fitted target; the logarithm of a negative value is that of 0."""

@@ -41,7 +41,7 @@ _TRIAL_FOLDS = 2  # by which the better half of the settings is chosen
 # steps change next to nothing.
 _MUCH_NOISE = 0.15
 # Of the error of noisy targets in the last two fifths of few steps, with which more may help. The
-# learning rate falls to zero there, which alone lowers the error by 2 to 7 %.
+# learning rate falls to zero there, which alone lowers the error by a few percent.
 _LEAST_FALL = 0.1
 # In the second half of all steps; with less, half of them suffice.
 _LEAST_FALL_OF_HALF = 0.05
