@@ -41,8 +41,8 @@ from benchmarks.accuracy.tables import FOR_INTERVALS, STANDARD_TABLES, split_tab
 from twinned import AutoTwinRegressor, solve
 from twinned.datasets import load
 from twinned.exceptions import ShiftWarning
-from twinned.fitted.anchors import MetricProcess
 from twinned.fitted.twin import FittedTwin
+from twinned.rows.neighbors import MetricProcess
 from twinned.search.forward import ForwardModel
 
 MEMBERS = ["ridge", "gp_matern", "extra_trees:fast", "boosting:fast"]

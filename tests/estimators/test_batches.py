@@ -28,8 +28,8 @@ from twinned.batches.joint import JointProcess, fit_joint
 from twinned.batches.joint import _Likelihood as joint_likelihood
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.neighbors import KERNELS, kernel_of_rows
-from twinned.rows.schema import batch_labels
 from twinned.rows.training import validate_training_rows
+from twinned.rows.validation import batch_labels
 
 MEMBERS = ["ridge", "gp_matern"]
 TREES = ExtraTreesRegressor(5, random_state=0)

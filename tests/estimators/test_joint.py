@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from twinned.fitted.anchors import MetricProcess
 from twinned.fitted.prediction import JointPrediction, error_correlation, probability_positive
-from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.neighbors import LearnedMetric, MetricProcess
 from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema.all_numeric(2)

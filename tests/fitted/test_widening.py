@@ -6,8 +6,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal
-from twinned.fitted.anchors import MetricProcess
-from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.neighbors import LearnedMetric, MetricProcess
 from twinned.rows.schema import TableSchema
 
 METRIC = LearnedMetric(np.full(2, 0.5), np.ones(2), np.array([0.3, 2.0]), 0.05, np.ones(2))

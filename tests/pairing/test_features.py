@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.pairing.pairs import PAIR_FEATURES, PairFeatures
+from twinned.pairing.differences import PAIR_FEATURES, PairFeatures
 from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema(

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned import AllPairs, NearestPairs, RandomPairs
-from twinned.pairing.pairs import PairFeatures, as_pair_strategy, draw_by_weight
+from twinned.pairing.differences import PairFeatures
+from twinned.pairing.pairs import as_pair_strategy, draw_by_weight
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import TableSchema
 

@@ -25,7 +25,8 @@ from twinned.fitted.applicability import KnownValues
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.formatting import number_text
-from twinned.rows.schema import NUMERIC, Floats, unknown_batches
+from twinned.rows.schema import NUMERIC, Floats
+from twinned.rows.validation import unknown_batches
 
 Columns = dict[str, np.ndarray]  # of a result, by name
 

@@ -13,7 +13,8 @@ from scipy.spatial.distance import cdist
 
 from twinned.exceptions import UnknownBatchWarning
 from twinned.rows.neighbors import KERNELS
-from twinned.rows.schema import Floats, Indices, batch_labels, unknown_batches
+from twinned.rows.schema import Floats, Indices, Queries
+from twinned.rows.validation import batch_labels, unknown_batches
 
 _TAIL_OF_RATIOS = 2.0  # degrees of freedom of the t distribution of logarithms of variances
 N_STEPS = 5  # of these variances
@@ -200,6 +201,14 @@ class BatchEffects:
     def _code_of_label(self) -> dict[str | None, int]:
         n_known = self.n_known
         return {name: code for code, name in enumerate(self.names) if n_known[code]}
+
+    def with_deviations(self, queries: Queries, codes: Indices) -> Queries:
+        """Queries with the deviations of their batches; codes below 0 are unknown ones."""
+        offset, offset_std = self.of_rows(queries.encoded_features, codes)
+        ratio = self.error_ratio(codes)
+        return replace(
+            queries, offset=offset, offset_std=offset_std, error_ratio=ratio, batch=codes
+        )
 
     def of_rows(self, features: Floats, codes: Indices) -> tuple[Floats, Floats]:
         """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""

@@ -31,8 +31,8 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_interval, format_significant
-from twinned.rows.schema import Floats, Indices, TableSchema, batch_labels, column_list, is_table
-from twinned.rows.validation import count_rows, validate_table, validate_target
+from twinned.rows.schema import Floats, Indices, TableSchema, column_list, is_table
+from twinned.rows.validation import batch_labels, count_rows, validate_table, validate_target
 
 WARNING = "warning"  # the other level is "note"
 MIN_ROWS = 20

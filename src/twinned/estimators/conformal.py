@@ -43,8 +43,9 @@ from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import one_thread_if_remote
 from twinned.rows.folds import Folds, encode_groups, row_folds
-from twinned.rows.schema import Floats, Indices, batch_labels
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import (
+    batch_labels,
     check_choice,
     check_integer,
     check_row_numbers,

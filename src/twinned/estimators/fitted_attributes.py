@@ -15,12 +15,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.batches.estimation import tabulate_effects, tabulate_offsets
-from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import target_columns
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import MemoryBudget
-from twinned.rows.schema import Floats, Indices, TableSchema, is_table
+from twinned.rows.schema import Floats, Indices, Queries, TableSchema, is_table
 from twinned.rows.validation import validate_table
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])

@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.methods import PredictionMethods, TwinMethods
-from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.target import IDENTITY, TargetTransform
-from twinned.rows.schema import Floats, is_table, row_labels
+from twinned.rows.schema import Floats, Queries, is_table, row_labels
 from twinned.rows.validation import count_rows
 
 Transform = Callable[[ArrayLike], ArrayLike]

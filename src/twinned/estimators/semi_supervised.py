@@ -26,10 +26,9 @@ from twinned._compat import BaseEstimator, MetaEstimatorMixin, safe_indexing
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MemoryLimitError
-from twinned.fitted.anchors import Queries
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices, Queries, Rows, TableSchema
 from twinned.rows.validation import (
     check_integer,
     check_real,

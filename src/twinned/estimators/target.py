@@ -16,11 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from twinned import _compat
 from twinned.estimators.methods import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
-from twinned.fitted.anchors import Queries
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.scaling import PowerScaling
-from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.schema import Floats, Queries, TableSchema
 from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import check_choice, check_numbers, check_row_numbers, count_rows
 

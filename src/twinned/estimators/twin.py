@@ -48,7 +48,7 @@ from twinned.pairing.anchors import (
     store_rows,
     uses_learned_metric,
 )
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.differences import PairFeatures
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows

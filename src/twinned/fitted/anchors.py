@@ -1,6 +1,5 @@
-"""Anchors: the known rows from which queries are predicted, what is derived from them, and queries.
+"""The anchors from which queries are predicted, and the estimates of blocks of queries.
 
-By the process of the learned metric, given the anchors, intervals are widened outside of them.
 Missing values that no anchor has are replaced by those of near anchors.
 """
 
@@ -9,82 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
-from twinned.batches.effects import BatchEffects
 from twinned.fitted.applicability import ApplicabilityDomain, Mask
 from twinned.models.learned_metric import learn_metric
-from twinned.pairing.anchors import EqualRows
-from twinned.rows.folds import Folds
-from twinned.rows.neighbors import KERNELS, LEARNED, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.models.protocol import AnchoredModel
+from twinned.pairing.anchors import EqualRows, GPWeights, UniformWeights, weigh_replicates
+from twinned.pairing.differences import check_anchor_weights, combine, estimate
+from twinned.rows.neighbors import (
+    LEARNED,
+    LearnedMetric,
+    MetricProcess,
+    NeighborIndex,
+    distance_matrix,
+)
+from twinned.rows.schema import Floats, Indices, Queries, Rows, RowScale
 from twinned.rows.training import TrainingRows
+
+if TYPE_CHECKING:
+    from twinned.fitted.twin import FittedTwin
+
+Transform = Callable[[Floats], Floats]  # of values of the fitted target, element by element
 
 _N_VALUES = 30  # by which a row is completed; a prediction is their mean
 _MAX_DONORS = 1000  # known rows whose values are used; of more, a fixed random subset
-MAX_KNOWN = 1000  # known rows by which the process is conditioned
-_JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude
 _ROWS_PER_BLOCK = 1000
-# Variance of the slope of a trend beyond the known rows, for length scales of 1
-# (`benchmarks/intervals/outside.py`).
-TREND = 0.1
-
-
-class RowScale(Protocol):
-    """Scale of encoded rows, for a model that is fitted to scaled features."""
-
-    def transform(self, rows: Rows) -> Rows: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """Validated rows to predict, encoded block by block, as indicators take much memory."""
-
-    schema: TableSchema
-    scale: RowScale | None
-    matrix: Floats  # (query, feature), with categories as codes
-    # (query,): deviation of the batch, its standard error, the factor of the other errors, and a
-    # number of the batch that equals that of other queries of the same batch; None without batches
-    offset: Floats | None = None
-    offset_std: Floats | None = None
-    error_ratio: Floats | None = None
-    batch: Indices | None = None
-
-    def take(self, rows: slice | Indices) -> Rows:
-        """Encoded rows, as the model sees them."""
-        encoded = self.schema.to_rows(self.matrix[rows])
-        return encoded if self.scale is None else self.scale.transform(encoded)
-
-    def encode(self) -> Rows:
-        """All rows, encoded."""
-        return self.take(slice(None))
-
-    @property
-    def encoded_features(self) -> Floats:
-        """(query, encoded feature), not scaled."""
-        return self.schema.to_rows(self.matrix).features
-
-    def with_deviations(self, batches: BatchEffects, codes: Indices) -> Queries:
-        """These rows with the deviations of their batches; codes below 0 are unknown ones."""
-        offset, offset_std = batches.of_rows(self.encoded_features, codes)
-        ratio = batches.error_ratio(codes)
-        return replace(self, offset=offset, offset_std=offset_std, error_ratio=ratio, batch=codes)
-
-    def append(self, others: Queries) -> Queries:
-        """These rows and, after them, others of the same model."""
-        joined: dict[str, Any] = {"matrix": np.concatenate([self.matrix, others.matrix])}
-        for name in ("offset", "offset_std", "error_ratio", "batch"):
-            first, second = vars(self)[name], vars(others)[name]
-            joined[name] = None if first is None else np.concatenate([first, second])
-        return replace(self, **joined)
-
-    def __len__(self) -> int:
-        return len(self.matrix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,88 +184,217 @@ class NeighborImputer:
         return completed, starts
 
 
-class MetricProcess:
-    """A Gaussian process with the learned length scales and noise, given known rows.
+# --- blocks of queries that are predicted at once ---
 
-    Covariances are in units of its amplitude. Of more than 1,000 known rows, a fixed random subset
-    is used.
-    """
 
-    def __init__(self, known_rows: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
-        """Of encoded features (known row, encoded feature)."""
-        self.metric: LearnedMetric = metric
-        self.schema: TableSchema = schema
-        self.n_known: int = len(known_rows)
-        self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
-        self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
-        self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
-        self.high: Floats = np.fmax.reduce(known_rows)
-        covariance = _kernel(self.scaled, self.scaled)
-        covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
-        self.factor: Floats = np.linalg.cholesky(covariance)
+class AnchorEstimates(NamedTuple):
+    """The estimates of the anchors of some queries."""
 
-    def correlation(self, features: Floats) -> Floats:
-        """(row, row): correlations of measurements of rows with these encoded features."""
-        scaled = self.metric.in_length_scales(features)
-        explained = solve_triangular(self.factor, _kernel(self.scaled, scaled), lower=True).T
-        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), LEAST_VARIANCE)
-        std = np.sqrt(remaining + self.metric.noise)
-        covariance: Floats = _kernel(scaled, scaled) - explained @ explained.T
-        correlation = covariance / std[:, None] / std
-        np.fill_diagonal(correlation, 1.0)
-        return correlation
+    indices: Indices  # (query, anchor)
+    estimates: Floats  # (query, anchor, output), the mean over members
+    weights: Floats  # (query, anchor), which sum to one
+    distances: Floats  # (query, anchor)
 
-    def std(self, features: Floats) -> Floats:
-        """(row,): standard deviation of y at rows with these encoded features.
 
-        A category that no known row has is as far from the others as these are from each other. A
-        feature beyond the range of the known rows adds the variance of a trend, which grows with
-        the square of the distance, as the process itself returns to its mean.
+@dataclass(frozen=True, eq=False)
+class QueryBlock:
+    """Queries that are predicted at once, and their anchors."""
+
+    twin: FittedTwin
+    rows: slice  # of all queries
+    queries: Queries  # of the block
+    is_incomplete: bool  # whether any of them misses a value that every anchor has
+    anchored: AnchoredModel | None  # the fast path of the model
+    reduces: bool  # whether the fast path returns moments
+    variance: bool  # whether the standard deviation is needed
+    subset: Indices | None = None  # (anchor,): the anchors of every query, instead of the nearest
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @cached_property
+    def encoded(self) -> Rows:
+        """The queries, with the values of the most similar anchor in place of missing ones."""
+        queries = self.twin.complete(self.queries, 1)[0] if self.is_incomplete else self.queries
+        return queries.encode()
+
+    @cached_property
+    def completions(self) -> tuple[Rows, Indices]:
+        """Rows with values in place of missing ones, and the first of each query.
+
+        There are several for an incomplete query, whose differences are averaged.
         """
-        std, inverse = np.empty(len(features)), self.metric.length_scales**-2.0
-        for rows in gen_batches(len(features), _ROWS_PER_BLOCK):
-            new = np.zeros(len(features[rows]))
-            for feature in self.schema.categorical:
-                columns = self.schema.encoded_columns(np.array([feature]))
-                is_new = features[rows][:, columns].sum(axis=1) == 0
-                new += is_new * inverse[columns].mean()
-            scaled = self.metric.in_length_scales(features[rows])
-            covariance = _kernel(self.scaled, scaled, new)
-            explained = solve_triangular(self.factor, covariance, lower=True)
-            remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
-            excess = features[rows] - np.clip(features[rows], self.low, self.high)
-            trend = TREND * np.nan_to_num(excess / self.metric.length_scales) ** 2
-            std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
-        return std
+        if not self.is_incomplete:
+            return self.encoded, np.arange(len(self.queries.matrix))
+        completed, starts = self.twin.complete(self.queries)
+        return completed.encode(), starts
 
-    def amplitude(self, y: Floats) -> float:
-        """The likeliest standard deviation of the process, by values of the known rows."""
-        values = y[self.used] - y[self.used].mean()
-        independent = solve_triangular(self.factor, values, lower=True)
-        return max(float(np.sqrt(np.mean(independent**2))), 1e-290)
+    def _average(self, values: Floats, axis: int = 0) -> Floats:
+        """Values of completed rows along an axis → their means of each query."""
+        n_rows, starts = values.shape[axis], self.completions[1]
+        if n_rows == len(starts):
+            return values
+        sums = np.add.reduceat(values, starts, axis=axis)
+        counts = np.diff(starts, append=n_rows)
+        return sums / counts.reshape(-1, *(1,) * (values.ndim - axis - 1))
 
-    def held_out_std(self, features: Floats, folds: Folds) -> Floats:
-        """(row,): the same of the rows of folds, by the other rows; NaN of rows without a fold."""
-        std = np.full(len(features), np.nan)
-        for training, held_out in folds:
-            others = MetricProcess(features[training], self.metric, self.schema)
-            std[held_out] = others.std(features[held_out])
-        return std
+    @cached_property
+    def nearest(self) -> tuple[Indices, Floats] | None:
+        """(query, anchor): indices and distances of the nearest anchors; None for all anchors."""
+        if self.twin.nearest is None or self.subset is not None:
+            return None
+        n_anchors, metric = self.twin.nearest
+        return self.twin.anchors.index(metric).kneighbors(self.encoded.features, n_anchors)
 
-    def regression(self, y: Floats) -> Callable[[Floats], Floats]:
-        """The mean of the process (row, output) as a function of encoded features.
+    @property
+    def indices(self) -> Indices | None:
+        """(query, anchor); None stands for all anchors."""
+        if self.subset is not None:
+            return np.broadcast_to(self.subset, (len(self), len(self.subset)))
+        return None if self.nearest is None else self.nearest[0]
 
-        `y` are values (known row, output).
+    @property
+    def anchor_indices(self) -> Indices:
+        """(query, anchor)."""
+        if (indices := self.indices) is not None:
+            return indices
+        n_anchors = len(self.twin.anchors)
+        return np.broadcast_to(np.arange(n_anchors), (len(self), n_anchors))
+
+    @property
+    def offset(self) -> Floats:
+        """(query, 1): of the batch of each query."""
+        offset = self.queries.offset
+        return np.zeros((len(self), 1)) if offset is None else offset[:, None]
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(member, query, anchor, output): the estimate of each anchor by each member.
+
+        Where pairs are built, many anchors are split into blocks.
         """
-        mean = y[self.used].mean(axis=0)
-        dual = cho_solve((self.factor, True), y[self.used] - mean)
-        scale = self.metric.in_length_scales
-        return lambda features: _kernel(scale(features), self.scaled) @ dual + mean
+        twin, anchors, indices = self.twin, self.twin.anchors, self.indices
+        encoded, starts = self.completions
+        if indices is not None and self.is_incomplete:
+            indices = np.repeat(indices, np.diff(starts, append=len(encoded)), axis=0)
+        if self.anchored is not None and self.anchored.supports(encoded):
+            differences = self.anchored.differences(encoded, indices, n_jobs=twin.budget.n_jobs)
+        else:
+            rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
+            per_block = max(1, twin.pairs_per_block // len(encoded))
+            queries = encoded.take(np.s_[:, None])
+            parts = [
+                twin.model.differences(queries, rows.take(np.s_[:, start : start + per_block]))
+                for start in range(0, rows.numeric.shape[1], per_block)
+            ]
+            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+        targets = anchors.outputs if indices is None else anchors.outputs[self.indices]
+        if twin.batches is not None:
+            targets = targets + self.offset[:, None]
+        return estimate(self._average(differences, axis=1), targets)
 
+    @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """(query, output): mean and standard deviation of the estimates by differences."""
+        twin, anchored, encoded = self.twin, self.anchored, self.completions[0]
+        if self.reduces and anchored is not None and anchored.supports(encoded):
+            mean, variance = anchored.moments(
+                encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.budget.n_jobs
+            )
+            mean = self._average(mean)
+            std = mean if variance is None else np.sqrt(self._average(variance))
+            return mean + self.offset, std
+        return combine(self.estimates, twin.model.member_weights, self.weights)
 
-def _kernel(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
-    """(first, second): the correlation of the process at scaled rows.
+    def anchor_estimates(self, transform: Transform = np.asarray) -> Floats:
+        """(query, anchor, output): the estimate from each anchor, transformed.
 
-    `further` (second,) is added to squares of distances.
-    """
-    return KERNELS["matern"](cdist(first, second, "sqeuclidean") + further)[0]
+        That of an anchor that equals the query is its value, as the model is fitted to it. Where
+        weights are equal, the estimates from the others are moved, so that the mean is the same.
+        """
+        twin = self.twin
+        if twin.residuals is None:
+            return transform(twin.mean_of_members(self.estimates))
+        estimates = transform(self.moments[0][:, None] + twin.residuals)
+        (queries, anchors), targets = self._matches, twin.anchors.outputs
+        if twin.is_local:
+            estimates[queries, anchors] = transform(targets[anchors] + self.offset[queries])
+        elif len(queries):
+            shares = self.anchor_shares
+            is_other = np.ones(shares.shape, dtype=bool)
+            is_other[queries, anchors] = False
+            for query in np.unique(queries):
+                of_query, share, others = estimates[query], shares[query], is_other[query]
+                if rest := share[others].sum():
+                    known_y = transform(targets[~others] + self.offset[query])
+                    moved = of_query[~others] - known_y
+                    of_query[~others] -= moved
+                    of_query[others] += share[~others] @ moved / rest
+        return estimates
+
+    @cached_property
+    def _matches(self) -> tuple[Indices, Indices]:
+        """(match,): queries and the anchors that equal them."""
+        return self.twin.anchors.equal_rows.match(self.queries.matrix)
+
+    @cached_property
+    def weights(self) -> Floats | None:
+        """(query, anchor) weights of the differences, or None where all are equal."""
+        twin, strategy = self.twin, self.twin.weight_strategy
+        sample_weights, is_uniform = twin.anchors.weight, isinstance(strategy, UniformWeights)
+        if is_uniform and sample_weights is None:
+            return None
+        indices = self.anchor_indices
+        if isinstance(strategy, GPWeights):
+            weights = self._process_weights(strategy)
+        elif is_uniform:
+            weights = np.ones(indices.shape)
+        else:
+            mean = twin.squeeze(twin.mean_of_members(self.estimates))
+            weights = check_anchor_weights(strategy(self.distances(), mean, indices), indices.shape)
+        if sample_weights is None:
+            return weights
+        return check_anchor_weights(sample_weights[indices] * weights, indices.shape)
+
+    def _process_weights(self, strategy: GPWeights) -> Floats:
+        """(query, anchor) weights by the process of the learned metric."""
+        metric = self.twin.anchors.metric
+        return strategy.weigh(self.distances_after(metric.in_length_scales), metric.noise)
+
+    @property
+    def shares(self) -> Floats:
+        """(query, anchor) weights of the differences, which sum to one."""
+        weights = np.ones(self.anchor_indices.shape) if self.weights is None else self.weights
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    @property
+    def anchor_shares(self) -> Floats:
+        """(query, anchor) weights of the estimates from the anchors, which sum to one."""
+        twin, shares = self.twin, self.shares
+        if twin.local_weights is not None:
+            shares = shares * self._process_weights(twin.local_weights)
+            shares = shares / shares.sum(axis=1, keepdims=True)
+        if not twin.replicate_correlation:
+            return shares
+        return weigh_replicates(shares, *self._matches, twin.replicate_correlation)
+
+    def distances(self, metric: str | None = None) -> Floats:
+        """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
+        if self.nearest and self.twin.nearest and metric in (None, self.twin.nearest[1]):
+            return self.nearest[1]
+        if metric == LEARNED:
+            return self.distances_after(self.twin.anchors.metric.transform)
+        return self.distances_after(lambda features: features, metric or "euclidean")
+
+    def distances_after(
+        self, transform: Callable[[Floats], Floats], metric: str = "euclidean"
+    ) -> Floats:
+        """(query, anchor) distances of transformed features."""
+        queries, anchors = transform(self.encoded.features), transform(self.twin.anchors.features)
+        if self.indices is None:
+            return distance_matrix(queries, anchors, metric)
+        parts = [
+            distance_matrix(query[None], anchors[indices], metric)
+            for query, indices in zip(queries, self.indices, strict=True)
+        ]
+        return np.concatenate(parts)

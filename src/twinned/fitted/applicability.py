@@ -27,7 +27,7 @@ from twinned.rows.neighbors import KERNELS, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Indices
 
 if TYPE_CHECKING:
-    from twinned.fitted.anchors import Queries
+    from twinned.rows.schema import Queries
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)

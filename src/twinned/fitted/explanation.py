@@ -23,15 +23,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.batches.effects import BatchEffects
-from twinned.fitted.anchors import Anchors, Queries
-from twinned.fitted.blocks import AnchorEstimates
+from twinned.fitted.anchors import AnchorEstimates, Anchors
 from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import row_blocks
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable, shorten
 from twinned.rows.neighbors import LEARNED, Indices
-from twinned.rows.schema import NUMERIC, Floats
+from twinned.rows.schema import NUMERIC, Floats, Queries
 
 OTHERS = "all other cases"  # label of the last row of each query
 BATCH = "batch (offset)"  # name of the value and the adjustment of a batch

@@ -20,9 +20,8 @@ import numpy as np
 
 from twinned.batches.effects import BatchEffects
 from twinned.exceptions import MissingBatchWarning, warn_caller
-from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.anchors import AnchorEstimates, Anchors, QueryBlock, Transform
 from twinned.fitted.applicability import Mask
-from twinned.fitted.blocks import AnchorEstimates, QueryBlock, Transform
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import Prediction, error_correlation
 from twinned.fitted.target import IDENTITY, TargetTransform
@@ -36,7 +35,7 @@ from twinned.pairing.anchors import (
     WeightStrategy,
 )
 from twinned.pairing.differences import combine, draw_loops, loop_sum
-from twinned.rows.schema import Floats, Indices, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices, Queries, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_predictions, check_row_numbers
 
@@ -323,7 +322,7 @@ class FittedTwin:
             return queries
         n_queries = len(queries)
         codes = np.full(n_queries, -1) if batch is None else self.batches.codes_of(batch, n_queries)
-        return queries.with_deviations(self.batches, codes)
+        return self.batches.with_deviations(queries, codes)
 
     # --- blocks of queries --------------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from twinned.batches.effects import BatchEffects
 from twinned.batches.estimation import estimate_effects
-from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.anchors import Anchors
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.folds import complete_predictions
-from twinned.rows.schema import Floats, batch_labels, storable_labels
+from twinned.rows.schema import Floats, Queries, storable_labels
+from twinned.rows.validation import batch_labels
 
 _STD_BOUNDS = (0.3, 30.0)  # of the error of a known row of a batch, in units of that of all rows
 
@@ -145,7 +146,7 @@ def _add_to_batches(
     variance = np.maximum(std, 1e-140) ** 2
     residual = y - prediction.location
     batches, codes = batches.add(names, queries.encoded_features, residual, variance)
-    queries = queries.with_deviations(batches, codes)
+    queries = batches.with_deviations(queries, codes)
     fitted = _replace_deviations(fitted, batches)
     # the metric of the fit, which y with other deviations would change
     fitted = replace(fitted, anchors=replace(fitted.anchors, learned_metric=anchors.metric))

@@ -29,12 +29,11 @@ from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, parse_memory_limit, row_blocks
 from twinned.models.trees import predictor
 from twinned.models.trees.reader import count_trees, read_trees
-from twinned.pairing.differences import both_orders, difference
+from twinned.pairing.differences import PairFeatures, both_orders, difference
 from twinned.pairing.pairs import (
     AUTO_PAIRS,
     RNG,
     HalfPairs,
-    PairFeatures,
     PairStrategy,
     as_pair_strategy,
     check_drawn_pairs,

@@ -20,7 +20,7 @@ from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
 from twinned.models.sklearn import SklearnDifferenceModel, cache_bytes
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.differences import PairFeatures
 from twinned.persistence.archive import feature_attributes
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import READ, RECORDS, At, State, builder, set_state

@@ -1,4 +1,4 @@
-"""Nearest-neighbor search, distances, and correlations of Gaussian processes by distances.
+"""Nearest-neighbor search, distances, the learned metric, and its Gaussian process.
 
 The search is exact, by scikit-learn. Distances are computed on the features as given, with
 categorical features as indicators, or by a learned metric (`twinned.models.learned_metric`).
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
@@ -18,7 +19,8 @@ from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from twinned.rows.schema import Floats, Indices
+from twinned.rows.folds import Folds
+from twinned.rows.schema import Floats, Indices, TableSchema
 
 LEARNED = "learned"  # the name of the learned metric
 _MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
@@ -28,6 +30,12 @@ TRANSLATION_INVARIANT = {
     "nan_euclidean",
 }  # fmt: skip
 NARROW_FEATURES = 20  # of a table; beyond, distances are those of a matrix product
+MAX_KNOWN = 1000  # known rows by which the process of the learned metric is conditioned
+_JITTER = LEAST_VARIANCE = 1e-8  # in units of the amplitude
+_ROWS_PER_BLOCK = 1000
+# Variance of the slope of a trend beyond the known rows, for length scales of 1
+# (`benchmarks/intervals/outside.py`).
+TREND = 0.1
 
 
 class LearnedMetric(NamedTuple):
@@ -262,3 +270,90 @@ def tanimoto_similarity(first: Floats, second: Floats) -> Floats:
 def mixed_correlation(similarity: Floats | None, correlation: Floats, share: float) -> Floats:
     """The weighted mean of the similarity of counts, if any, and that of other features."""
     return correlation if similarity is None else share * similarity + (1.0 - share) * correlation
+
+
+class MetricProcess:
+    """A Gaussian process with the learned length scales and noise, given known rows.
+
+    Covariances are in units of its amplitude. Of more than 1,000 known rows, a fixed random subset
+    is used.
+    """
+
+    def __init__(self, known_rows: Floats, metric: LearnedMetric, schema: TableSchema) -> None:
+        """Of encoded features (known row, encoded feature)."""
+        self.metric: LearnedMetric = metric
+        self.schema: TableSchema = schema
+        self.n_known: int = len(known_rows)
+        self.used: Indices = np.random.RandomState(0).permutation(len(known_rows))[:MAX_KNOWN]
+        self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
+        self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
+        self.high: Floats = np.fmax.reduce(known_rows)
+        covariance = _kernel(self.scaled, self.scaled)
+        covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
+        self.factor: Floats = np.linalg.cholesky(covariance)
+
+    def correlation(self, features: Floats) -> Floats:
+        """(row, row): correlations of measurements of rows with these encoded features."""
+        scaled = self.metric.in_length_scales(features)
+        explained = solve_triangular(self.factor, _kernel(self.scaled, scaled), lower=True).T
+        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), LEAST_VARIANCE)
+        std = np.sqrt(remaining + self.metric.noise)
+        covariance: Floats = _kernel(scaled, scaled) - explained @ explained.T
+        correlation = covariance / std[:, None] / std
+        np.fill_diagonal(correlation, 1.0)
+        return correlation
+
+    def std(self, features: Floats) -> Floats:
+        """(row,): standard deviation of y at rows with these encoded features.
+
+        A category that no known row has is as far from the others as these are from each other. A
+        feature beyond the range of the known rows adds the variance of a trend, which grows with
+        the square of the distance, as the process itself returns to its mean.
+        """
+        std, inverse = np.empty(len(features)), self.metric.length_scales**-2.0
+        for rows in gen_batches(len(features), _ROWS_PER_BLOCK):
+            new = np.zeros(len(features[rows]))
+            for feature in self.schema.categorical:
+                columns = self.schema.encoded_columns(np.array([feature]))
+                is_new = features[rows][:, columns].sum(axis=1) == 0
+                new += is_new * inverse[columns].mean()
+            scaled = self.metric.in_length_scales(features[rows])
+            covariance = _kernel(self.scaled, scaled, new)
+            explained = solve_triangular(self.factor, covariance, lower=True)
+            remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
+            excess = features[rows] - np.clip(features[rows], self.low, self.high)
+            trend = TREND * np.nan_to_num(excess / self.metric.length_scales) ** 2
+            std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
+        return std
+
+    def amplitude(self, y: Floats) -> float:
+        """The likeliest standard deviation of the process, by values of the known rows."""
+        values = y[self.used] - y[self.used].mean()
+        independent = solve_triangular(self.factor, values, lower=True)
+        return max(float(np.sqrt(np.mean(independent**2))), 1e-290)
+
+    def held_out_std(self, features: Floats, folds: Folds) -> Floats:
+        """(row,): the same of the rows of folds, by the other rows; NaN of rows without a fold."""
+        std = np.full(len(features), np.nan)
+        for training, held_out in folds:
+            others = MetricProcess(features[training], self.metric, self.schema)
+            std[held_out] = others.std(features[held_out])
+        return std
+
+    def regression(self, y: Floats) -> Callable[[Floats], Floats]:
+        """The mean of the process (row, output) as a function of encoded features.
+
+        `y` are values (known row, output).
+        """
+        mean = y[self.used].mean(axis=0)
+        dual = cho_solve((self.factor, True), y[self.used] - mean)
+        scale = self.metric.in_length_scales
+        return lambda features: _kernel(scale(features), self.scaled) @ dual + mean
+
+
+def _kernel(first: Floats, second: Floats, further: Floats | float = 0.0) -> Floats:
+    """(first, second): the correlation of the process at scaled rows.
+
+    `further` (second,) is added to squares of distances.
+    """
+    return _matern(cdist(first, second, "sqeuclidean") + further)[0]

@@ -1,4 +1,4 @@
-"""Table schema and encoding: numeric, ordinal and categorical features as arrays.
+"""Table schema, encoding and queries: numeric, ordinal and categorical features as arrays.
 
 Numeric features can be subtracted. A categorical feature enters a model as one indicator per known
 category, and its difference as a flag that is 1 where two categories differ. An ordinal feature (an
@@ -9,16 +9,15 @@ any kind are NaN.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from twinned.rows.columns import (
@@ -36,7 +35,6 @@ NUMERIC, CATEGORICAL, ORDINAL = "numeric", "categorical", "ordinal"
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
 Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
-_WHOLE = re.compile(r"\A(-?\d+)\.0+\Z")  # label of a batch
 
 
 @dataclass(frozen=True)
@@ -180,6 +178,52 @@ class TableSchema:
         return matrix
 
 
+class RowScale(Protocol):
+    """Scale of encoded rows, for a model that is fitted to scaled features."""
+
+    def transform(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Validated rows to predict, encoded block by block, as indicators take much memory."""
+
+    schema: TableSchema
+    scale: RowScale | None
+    matrix: Floats  # (query, feature), with categories as codes
+    # (query,): deviation of the batch, its standard error, the factor of the other errors, and a
+    # number of the batch that equals that of other queries of the same batch; None without batches
+    offset: Floats | None = None
+    offset_std: Floats | None = None
+    error_ratio: Floats | None = None
+    batch: Indices | None = None
+
+    def take(self, rows: slice | Indices) -> Rows:
+        """Encoded rows, as the model sees them."""
+        encoded = self.schema.to_rows(self.matrix[rows])
+        return encoded if self.scale is None else self.scale.transform(encoded)
+
+    def encode(self) -> Rows:
+        """All rows, encoded."""
+        return self.take(slice(None))
+
+    @property
+    def encoded_features(self) -> Floats:
+        """(query, encoded feature), not scaled."""
+        return self.schema.to_rows(self.matrix).features
+
+    def append(self, others: Queries) -> Queries:
+        """These rows and, after them, others of the same model."""
+        joined: dict[str, Any] = {"matrix": np.concatenate([self.matrix, others.matrix])}
+        for name in ("offset", "offset_std", "error_ratio", "batch"):
+            first, second = vars(self)[name], vars(others)[name]
+            joined[name] = None if first is None else np.concatenate([first, second])
+        return replace(self, **joined)
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
 def is_table(X: Any) -> bool:
     """Whether X is a data frame with named, typed columns (pandas, polars and others).
 
@@ -295,57 +339,3 @@ def known_medians(values: Floats) -> Floats:
     array([2., 0.])
     """
     return pd.DataFrame(values).median().fillna(0.0).to_numpy()
-
-
-def unknown_batches(
-    labels: Sequence[str | None], remedy: str = "add_anchors(X, y, batch=…)"
-) -> str:
-    """Return the message of an `UnknownBatchWarning`; a remedy makes rows of a batch known.
-
-    >>> unknown_batches(["lab 7", None])
-    'Batches without known rows have the mean offset and wider intervals: lab 7, missing. A few...'
-    """
-    names = sorted({label or "missing" for label in labels})
-    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
-    return (
-        f"Batches without known rows have the mean offset and wider intervals: {shown}. A few "
-        f"known rows of a batch suffice: {remedy}."
-    )
-
-
-def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
-    """(row,): labels of batches as text, None where missing; a single label is that of all rows.
-
-    Whole numbers have no decimals, also as the text of a table.
-
-    >>> batch_labels(np.array([1.0, 2.0, np.nan]), 3), batch_labels("lab A", 2)
-    (['1', '2', None], ['lab A', 'lab A'])
-    >>> batch_labels(["1.0", "01"], 2)
-    ['1', '01']
-    """
-    is_one = np.ndim(batch) == 0
-    values: list[Any] = [batch] * n_rows if is_one else list(np.asarray(batch, dtype=object))
-    if len(values) != n_rows or np.ndim(batch) > 1:
-        raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
-    texts = {
-        value: None if pd.isna(value) else _WHOLE.sub(r"\1", str(value))
-        for value in dict.fromkeys(values)
-    }
-    return [texts[value] for value in values]
-
-
-def check_batch_labels(batch: ArrayLike, y: Floats) -> NDArray[np.str_]:
-    """(row,): labels of the batches of training rows; values of `y` (row, …) may be NaN."""
-    labels = batch_labels(batch, len(y))
-    if None in labels:
-        raise ValueError(f"Row {labels.index(None)} has no batch.")
-    n_batches = len({*labels})
-    if n_batches < 2:
-        raise ValueError(f"All rows are of one batch, {labels[0]}; offsets need at least two.")
-    if n_batches == len(y):
-        raise ValueError("Each row has a batch of its own; offsets need batches of several rows.")
-    if any(labels == batch_labels(own, len(y)) for own in y.reshape(len(y), -1).T):
-        raise ValueError(
-            "batch has the values of y; give the laboratory or instrument of each row."
-        )
-    return np.array(labels, dtype=str)

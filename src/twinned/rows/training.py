@@ -14,15 +14,9 @@ from sklearn.base import BaseEstimator
 
 from twinned.rows.folds import Folds, encode_groups, number_folds
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import (
-    Floats,
-    Rows,
-    TableSchema,
-    check_batch_labels,
-    row_labels,
-    storable_labels,
-)
+from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
 from twinned.rows.validation import (
+    check_batch_labels,
     check_numbers,
     check_row_numbers,
     check_sample_weight,

@@ -1,14 +1,16 @@
-"""Input validation of parameters, tables, targets and weights."""
+"""Input validation of parameters, tables, targets, weights and batches."""
 
 from __future__ import annotations
 
 import numbers
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
@@ -28,6 +30,7 @@ from twinned.rows.schema import (
 # multiplied, else an estimator returns NaN without an error. In float32 the limit is the largest
 # difference that can be represented.
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e75}
+_WHOLE = re.compile(r"\A(-?\d+)\.0+\Z")  # label of a batch
 
 
 def check_integer(name: str, value: object, minimum: int = 1) -> int:
@@ -345,3 +348,60 @@ def check_predictions(values: Floats) -> Floats:
             f"The prediction of row {row} is {values[row, output]}; check the scale of X and y."
         )
     return values
+
+
+# --- batches ---
+
+
+def unknown_batches(
+    labels: Sequence[str | None], remedy: str = "add_anchors(X, y, batch=…)"
+) -> str:
+    """Return the message of an `UnknownBatchWarning`; a remedy makes rows of a batch known.
+
+    >>> unknown_batches(["lab 7", None])
+    'Batches without known rows have the mean offset and wider intervals: lab 7, missing. A few...'
+    """
+    names = sorted({label or "missing" for label in labels})
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return (
+        f"Batches without known rows have the mean offset and wider intervals: {shown}. A few "
+        f"known rows of a batch suffice: {remedy}."
+    )
+
+
+def batch_labels(batch: ArrayLike, n_rows: int) -> list[str | None]:
+    """(row,): labels of batches as text, None where missing; a single label is that of all rows.
+
+    Whole numbers have no decimals, also as the text of a table.
+
+    >>> batch_labels(np.array([1.0, 2.0, np.nan]), 3), batch_labels("lab A", 2)
+    (['1', '2', None], ['lab A', 'lab A'])
+    >>> batch_labels(["1.0", "01"], 2)
+    ['1', '01']
+    """
+    is_one = np.ndim(batch) == 0
+    values: list[Any] = [batch] * n_rows if is_one else list(np.asarray(batch, dtype=object))
+    if len(values) != n_rows or np.ndim(batch) > 1:
+        raise ValueError(f"batch must be one label, or one for each of the {n_rows} rows.")
+    texts = {
+        value: None if pd.isna(value) else _WHOLE.sub(r"\1", str(value))
+        for value in dict.fromkeys(values)
+    }
+    return [texts[value] for value in values]
+
+
+def check_batch_labels(batch: ArrayLike, y: Floats) -> NDArray[np.str_]:
+    """(row,): labels of the batches of training rows; values of `y` (row, …) may be NaN."""
+    labels = batch_labels(batch, len(y))
+    if None in labels:
+        raise ValueError(f"Row {labels.index(None)} has no batch.")
+    n_batches = len({*labels})
+    if n_batches < 2:
+        raise ValueError(f"All rows are of one batch, {labels[0]}; offsets need at least two.")
+    if n_batches == len(y):
+        raise ValueError("Each row has a batch of its own; offsets need batches of several rows.")
+    if any(labels == batch_labels(own, len(y)) for own in y.reshape(len(y), -1).T):
+        raise ValueError(
+            "batch has the values of y; give the laboratory or instrument of each row."
+        )
+    return np.array(labels, dtype=str)

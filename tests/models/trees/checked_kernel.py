@@ -9,7 +9,7 @@ from sklearn.multioutput import MultiOutputRegressor
 
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.anchor_masks import MASK_WORDS, MAX_ANCHORS
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.differences import PairFeatures
 from twinned.rows.schema import TableSchema
 
 

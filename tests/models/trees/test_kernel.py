@@ -25,7 +25,7 @@ from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees import packing, predictor
 from twinned.models.trees.predictor import AnchoredTrees
 from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, TreeEnsemble
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.differences import PairFeatures
 from twinned.rows.schema import TableSchema
 
 

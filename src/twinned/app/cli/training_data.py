@@ -17,8 +17,8 @@ from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
 from twinned.app.tables.table import Table, join_names
 from twinned.rows.folds import ForwardFolds, encode_groups
-from twinned.rows.schema import check_batch_labels
 from twinned.rows.training import TargetBounds
+from twinned.rows.validation import check_batch_labels
 
 # Words that begin a row below a table, in lower case.
 _SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "std", "mittelwert"}

@@ -17,8 +17,8 @@ from twinned.diagnostics.data_checks import feature_names
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.recommendation import NO_PREDICTION
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.fitted.anchors import AnchorEstimates
 from twinned.fitted.applicability import LABELS, ClassStatistics
-from twinned.fitted.blocks import AnchorEstimates
 from twinned.fitted.explanation import (
     decode_row,
     group_cases,

@@ -21,7 +21,7 @@ from twinned.fitted.quantiles import suffices, tails
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
-from twinned.pairing.pairs import PairColumn
+from twinned.pairing.differences import PairColumn
 from twinned.rows.schema import CATEGORICAL, NUMERIC, Floats, TableSchema
 
 PERCENTS = range(50, 100)  # confidences of intervals

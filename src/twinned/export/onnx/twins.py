@@ -15,13 +15,12 @@ from twinned.export.model_parts import anchor_shares, mean_residual
 from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Tensor, concatenate
 from twinned.export.onnx.inputs import split_rows
-from twinned.fitted.anchors import LEAST_VARIANCE, TREND
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.inputs import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.differences import both_orders
-from twinned.pairing.pairs import PairColumn
+from twinned.pairing.differences import PairColumn, both_orders
+from twinned.rows.neighbors import LEAST_VARIANCE, TREND
 from twinned.rows.schema import Floats, TableSchema
 
 Networks = NeuralDifferenceModel | PlainNetworks

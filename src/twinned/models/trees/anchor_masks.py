@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.pairing.pairs import PairColumn
+from twinned.pairing.differences import PairColumn
 from twinned.rows.schema import Floats, Indices, Rows
 
 # A bit mask over anchors has a fixed number of 64-bit words, so that loops over it have a fixed

@@ -21,8 +21,7 @@ from twinned.models.trees.anchor_masks import (
     select_anchors,
 )
 from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble
-from twinned.pairing.differences import estimate
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.differences import PairFeatures, estimate
 from twinned.rows.schema import Floats, Indices, Rows
 
 if TYPE_CHECKING:  # which load numba
