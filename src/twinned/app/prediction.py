@@ -17,7 +17,7 @@ from twinned.app.tables import frames
 from twinned.app.tables.columns import target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.target import split_target
 from twinned.exceptions import ignore_table_warnings

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 
 from twinned.diagnostics.errors import Numbers, Ratio, fold_means, format_percent, rmse_ratio
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import POWER
-from twinned.estimators.methods import BaseTwin
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.folds import ForwardFolds
 from twinned.rows.schema import Floats

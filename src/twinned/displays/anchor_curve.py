@@ -15,7 +15,7 @@ from twinned.diagnostics.curves import draw_curve
 from twinned.diagnostics.data_checks import check_diagnosable
 from twinned.diagnostics.errors import rmse
 from twinned.displays.intervals import make_axes
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import row_folds
 from twinned.rows.validation import count_rows

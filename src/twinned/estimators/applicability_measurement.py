@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.conformal import cross_errors, replace_groups
-from twinned.estimators.methods import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import NeighborFeatures

@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.pipelines import CalibratedRegressor, predict_raw, replace_last_step, unwrap
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import (

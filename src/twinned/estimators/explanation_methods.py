@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, overload
 
@@ -12,10 +11,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length
 
-from twinned.estimators.fitted_attributes import FittedAttributes, per_target
+from twinned.estimators.methods import FittedMethods, per_target
 from twinned.fitted.applicability import applicability_columns
 from twinned.fitted.explanation import tabulate_comparables
-from twinned.fitted.prediction import Prediction, TargetPredictions, probability_positive
+from twinned.fitted.prediction import probability_positive
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
 from twinned.models.learned_metric import feature_relevance
@@ -26,8 +25,8 @@ from twinned.rows.schema import Floats, Indices, is_dask, row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
 
 
-class ExplanationMethods(FittedAttributes):
-    """Methods of a fitted twin that show what its predictions are made of."""
+class ExplanationMethods(FittedMethods):
+    """Methods of a fitted twin that show what predictions are made of, and compare rows."""
 
     def predict_members(self, X: ArrayLike, *, batch: ArrayLike | None = None) -> Floats:
         """Predict by each member of the model.
@@ -212,11 +211,7 @@ class ExplanationMethods(FittedAttributes):
         columns = applicability_columns(fitted.anchors.domain, queries, fitted.applicability)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
-
-class JointMethods(FittedAttributes):
-    """Methods of a fitted twin for rows whose errors are correlated."""
-
-    predict_distribution: Callable[..., Prediction | TargetPredictions]
+    # --- rows whose errors are correlated --------------------------------------------------------
 
     def sample(
         self,

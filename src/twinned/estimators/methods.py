@@ -1,19 +1,19 @@
-"""Methods of every fitted twin: predictions, intervals, scores and further anchors."""
+"""Predictions of every fitted twin: the validation of rows, and their predictive distribution."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self, Unpack, overload
+from functools import wraps
+from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
-from pandas import DataFrame
-from sklearn.base import clone
-from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import BaseEstimator, RegressorMixin
-from twinned.estimators.explanation_methods import ExplanationMethods, JointMethods
 from twinned.fitted.applicability import warn_of_shift
 from twinned.fitted.prediction import (
     NO_CALIBRATION,
@@ -22,12 +22,52 @@ from twinned.fitted.prediction import (
     TargetPredictions,
     target_columns,
 )
-from twinned.fitted.updating import add_rows
-from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.fitted.twin import FittedTwin
+from twinned.models.resources import MemoryBudget
 from twinned.rows.dask import map_rows, predict_lazily
-from twinned.rows.schema import Floats, is_dask, row_labels
-from twinned.rows.training import VALIDATED, TrainingRows
-from twinned.rows.validation import check_bool, validate_target
+from twinned.rows.schema import Floats, Queries, TableSchema, is_dask, is_table
+from twinned.rows.validation import check_bool, validate_table
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def per_target(method: _Method) -> _Method:
+    """Decorator of a method that a model of several targets calls for each of them.
+
+    An argument y is one number, or an array (row, target). Arrays are stacked, with an axis of
+    targets after that of rows, and tables are concatenated, with a first column `target`.
+    """
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if not self.targets_:
+            return method(self, *arguments, **options)
+        given = dict(signature.bind(self, *arguments, **options).arguments)
+        del given["self"]
+        is_table(given.get("X"))  # which refuses a Dask collection
+        n_targets = len(self.targets_)
+        columns = target_columns(given["y"], n_targets) if "y" in given else [None] * n_targets
+        results = [
+            call(target, **(given if y is None else {**given, "y": y}))
+            for target, y in zip(self.targets_, columns, strict=True)
+        ]
+        return _combine(results, self.target_names_)
+
+    return cast(_Method, call)
+
+
+def _combine(results, names):
+    """The results of all targets as one."""
+    first = results[0]
+    if isinstance(first, tuple):
+        return tuple(_combine(parts, names) for parts in zip(*results, strict=True))
+    if not isinstance(first, pd.DataFrame):
+        return np.stack(results, axis=1)
+    tables = [pd.DataFrame(table) for table in results]
+    for table, name in zip(tables, names, strict=True):
+        table.insert(0, "target", name)
+    return type(first)(pd.concat(tables))
 
 
 class PredictionMethods:
@@ -191,8 +231,60 @@ class PredictionMethods:
         return self.predict_distribution(X, **options).log_density(y)
 
 
-class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, RegressorMixin):
-    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+class FittedMethods(PredictionMethods):
+    """The fitted state of a twin, and its predictive distribution."""
+
+    n_jobs: int | None
+    memory_limit: int | str | None
+    anchors: object
+    random_state: int | np.random.RandomState | None
+    _fitted: FittedTwin | None = None  # of an estimator that is no wrapper of another
+    _pair_dtype: np.dtype[np.floating]
+    # whether it is a blend: its model is bound to its own anchors
+    is_blend = False
+    targets_: list[Any] = []  # noqa: RUF012 (fitted models of several targets, only of blends)
+
+    @property
+    def fitted_(self) -> FittedTwin:
+        """The fitted state: a difference model, its anchors, weights and calibration.
+
+        It has the present `n_jobs` and `memory_limit`.
+        """
+        if self._fitted is None:
+            self.require_single_target()
+        fitted, budget = self._fitted, MemoryBudget(self.memory_limit, self.n_jobs)
+        assert fitted is not None, "the twin is fitted"
+        return fitted if fitted.budget == budget else replace(fitted, budget=budget)
+
+    def with_fitted(self, fitted: FittedTwin) -> Self:
+        """A copy of the estimator with another fitted state."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(vars(self), _fitted=fitted)
+        return other
+
+    def validate_queries(
+        self, X: ArrayLike, *, learn_categories: bool = False, schema: TableSchema | None = None
+    ) -> Queries:
+        """Validated rows without batches; with `learn_categories`, new ones are in their schema.
+
+        The schema is that of the anchors, or a given one.
+        """
+        anchors = (self._fitted or self.fitted_).anchors
+        matrix, schema = validate_table(
+            self, X, schema or anchors.schema, self._pair_dtype, learn_categories=learn_categories
+        )
+        return Queries(schema, anchors.scale, matrix)
+
+    def encode(
+        self, X: ArrayLike, *, batch: ArrayLike | None = None, fitted: FittedTwin | None = None
+    ) -> Queries:
+        """Validated rows to predict by the fitted state."""
+        fitted, queries = fitted or self.fitted_, self.validate_queries(X)
+        if batch is None and fitted.batches is None:
+            return queries
+        if batch is None:
+            fitted.warn_without_batch()
+        return fitted.in_batches(queries, batch)
 
     def predict_distribution(
         self,
@@ -219,107 +311,38 @@ class TwinMethods(ExplanationMethods, JointMethods, PredictionMethods, Regressor
         if not self.targets_ and self.calibration_ is None:
             raise AttributeError(NO_CALIBRATION)
 
-    def score(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        batch: ArrayLike | None = None,
-    ) -> float:
-        """R² of the prediction; rows whose y is NaN are ignored.
-
-        With several targets, the mean of those of all targets.
-        """
-        predicted, known = np.asarray(self.predict(X, batch=batch)), np.asarray(y, dtype=np.float64)
-        pairs = [(known, predicted)]
-        if self.targets_:
-            pairs = list(zip(target_columns(y, len(self.targets_)), predicted.T, strict=True))
-        scores = []
-        for known, predicted in pairs:
-            labelled = ~np.isnan(known.reshape(len(known), -1)).any(axis=1)
-            if not labelled.any():
-                raise ValueError(f"y has no labelled row to score: all {len(known)} are NaN.")
-            weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
-            scores.append(r2_score(known[labelled], predicted[labelled], sample_weight=weight))
-        return float(np.mean(scores))
-
     def _warn_of_shift(self, prediction: Any) -> None:
         """Warn where more rows are outside than exchangeable rows would be."""
         first = prediction.predictions[0] if self.targets_ else prediction
         domain = first.fitted.anchors.domain
         warn_of_shift(domain, first.queries, self.feature_labels, stacklevel=4)
 
-    # --- further known rows -------------------------------------------------------------------
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self.targets_[0].schema_ if self.targets_ else self.fitted_.schema
 
-    def add_anchors(self, X: ArrayLike, y: ArrayLike, *, batch: ArrayLike | None = None) -> Self:
-        """A new fitted model with the same trained model and further anchors.
+    def require_single_target(self) -> None:
+        """Raise where the model is not fitted or has several targets."""
+        check_is_fitted(self)
+        if self.targets_:
+            n = len(self.targets_)
+            raise ValueError(f"The model has {n} targets; use one of them: model.targets_[0].")
 
-        The original is unchanged, and the learned metric is the same. The new anchors have weight 1
-        where the fit had sample weights, and are groups of one row. Intervals stay calibrated by
-        the rows of the fit. A model with batches needs their `batch`, a label for all or for each:
-        the deviation of a new batch is estimated from them, and that of a known batch again.
-        """
-        fitted = self.fitted_
-        queries = self.validate_queries(X, learn_categories=True)
-        known_y = fitted.anchors.y
-        new_y = validate_target(self, y, len(queries), multi_output=known_y.ndim == 2)
-        if new_y.shape[1:] != known_y.shape[1:]:
-            raise ValueError(f"y has shape {new_y.shape}, but that of the fit {known_y.shape}.")
-        fitted.target.check(new_y)
-        new_y = fitted.target.apply(new_y)
-        return self.with_fitted(add_rows(fitted, queries, new_y, row_labels(X), batch))
+    def feature_labels(self) -> list[str]:
+        """Names of the features, or x0, x1, … where the training table had none."""
+        names = vars(self).get("feature_names_in_")
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(self.schema_.n_features)]
 
+    @property
+    def n_outputs_(self) -> int | None:
+        """The number of outputs, or None where y is one-dimensional."""
+        if self.targets_:
+            return len(self.targets_)
+        y = self.fitted_.anchors.y
+        return None if y.ndim == 1 else y.shape[1]
 
-class BaseTwin(TwinMethods, BaseEstimator):
-    """Base class of regressors that predict from differences to anchors.
-
-    A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
-    `random_state`. Its `fit` sets `_pair_dtype` and, at its end, the fitted state.
-    """
-
-    weights: object
-    refit: Callable[..., Self]  # of a fit that can be repeated with some of the rows
-    training_rows: Callable[[], TrainingRows]  # of blends, as the next
-    out_of_fold: Callable[[], DataFrame]
-    target_name_: str  # only of a model that the command line fitted
-    batch_name_: str | None  # column of batches, of a fit with a Series or by the command line
-
-    def with_strategies(self, *, anchors: object = None, weights: object = None) -> Self:
-        """The same fitted model with other strategies of anchors or weights; None keeps one.
-
-        Nothing is fitted again. Out-of-fold residuals and a calibration belong to the strategies of
-        the fit, so the result has none.
-
-        Examples
-        --------
-        >>> from sklearn.linear_model import Ridge
-        >>> from twinned import NearestAnchors, TwinRegressor
-        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-        >>> twin.with_strategies(anchors=NearestAnchors(1)).predict_anchors([[0.1]])[0]
-        array([[0]])
-        """
-        chosen = {"anchors": anchors, "weights": weights}
-        other = self.with_fitted(self.fitted_)
-        vars(other).update({name: value for name, value in chosen.items() if value is not None})
-        return other.with_fitted(
-            replace(
-                other.fitted_,
-                anchor_strategy=as_anchor_strategy(other.anchors),
-                weight_strategy=as_weight_strategy(other.weights),
-                residuals=None,
-                local_weights=None,
-                calibration=None,
-                applicability=None,
-            )
-        )
-
-    def unfitted_copy(self, **attributes: Any) -> Any:
-        """A clone that has the features of this estimator, and these attributes."""
-        other = clone(self)
-        of_table = {name: vars(self)[name] for name in VALIDATED & vars(self).keys()}
-        vars(other).update(of_table | attributes)
-        return other
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return bool(self.targets_) or self._fitted is not None
+    def _generator(self, random_state: int | np.random.RandomState | None) -> np.random.RandomState:
+        return check_random_state(self.random_state if random_state is None else random_state)

@@ -17,7 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
-from twinned.estimators.methods import PredictionMethods, TwinMethods
+from twinned.estimators.base import TwinMethods
+from twinned.estimators.methods import PredictionMethods
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.target import IDENTITY, TargetTransform

@@ -23,7 +23,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, MetaEstimatorMixin, safe_indexing
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MemoryLimitError
 from twinned.fitted.twin import FittedTwin

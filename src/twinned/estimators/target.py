@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned import _compat
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.pipelines import replace_last_step, unwrap
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.fitted.twin import FittedTwin

@@ -13,7 +13,7 @@ from sklearn.utils import Tags, check_random_state, get_tags
 
 from twinned._compat import MetaEstimatorMixin, unwrap_search
 from twinned.batches.estimation import KINDS, remove_deviations
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin_folds import choose_sizes, draw_folds_of_known_rows, sizes_of_one_fold
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.held_out import with_residuals
@@ -36,18 +36,12 @@ from twinned.models.sklearn import (
     SklearnDifferenceModel,
     TrainingPairBuilder,
     build_pairs,
-    cache_bytes,
     fit_on_pairs,
     max_pairs_in_memory,
     normalize_weights,
 )
 from twinned.models.wide_tables import important_features
-from twinned.pairing.anchors import (
-    as_anchor_strategy,
-    as_weight_strategy,
-    store_rows,
-    uses_learned_metric,
-)
+from twinned.pairing.anchors import as_weight_strategy, draw_anchors, uses_learned_metric
 from twinned.pairing.differences import PairFeatures
 from twinned.rows.folds import given_folds
 from twinned.rows.schema import Floats, Indices, Rows
@@ -379,7 +373,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     ) -> tuple[FittedTwin, PairTrainingSet]:
         """The state without residuals, by these sizes of the default estimator, and its pairs."""
         has_learned_metric = uses_learned_metric(self.pairs, self.anchors, self.weights)
-        anchor_strategy = as_anchor_strategy(self.anchors)
         weight_strategy = as_weight_strategy(self.weights)
         rng = check_random_state(self.random_state)
         selected = np.arange(rows.matrix.shape[1])
@@ -394,7 +387,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             learned = learn_metric(rows.rows.features, rows.targets, rows.weight)
         builder = TrainingPairBuilder(self, base, features, rows, rng)
         pairs = builder.draw(sizes, learned)
-        stored = store_rows(anchor_strategy, rows.known, rng)
+        stored, nearest = draw_anchors(self.anchors, rows.known, rng)
         training = builder.build(pairs)
         seeds = None if self.random_state is None else rng
         model = SklearnDifferenceModel(
@@ -402,7 +395,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             features=features,
             unit=builder.unit,
             symmetric=self.symmetric,
-            cache_bytes=cache_bytes(self.memory_limit),
+            memory_limit=self.memory_limit,
         )
         anchors = Anchors.of_rows(
             replace(rows.take(stored), groups=None),
@@ -410,12 +403,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             learned_metric=learned,
             n_jobs=self.n_jobs,
         )
-        if nearest := anchor_strategy.nearest(len(stored)):
-            anchors.index(nearest[1])  # made now, so that predictions need not
         fitted = FittedTwin(
             model=model,
-            anchors=anchors,
-            anchor_strategy=anchor_strategy,
+            anchors=anchors.prepare(nearest),
+            nearest=nearest,
             weight_strategy=weight_strategy,
             budget=MemoryBudget(self.memory_limit, self.n_jobs),
         )

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.held_out import with_residuals
@@ -20,13 +20,7 @@ from twinned.models.neural.inputs import Scale
 from twinned.models.neural.problem import TrainingProblem, build_problem_of_rows
 from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
-from twinned.pairing.anchors import (
-    AnchorStrategy,
-    WeightStrategy,
-    as_anchor_strategy,
-    as_weight_strategy,
-    store_rows,
-)
+from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_weight_strategy, draw_anchors
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import TrainingRows
 
@@ -171,17 +165,17 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self.n_pairs_: int = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
         rng = np.random.RandomState(problem.seed)
-        anchors = store_rows(as_anchor_strategy(self.anchors), rows.known, rng)
+        stored, nearest = draw_anchors(self.anchors, rows.known, rng)
         fitted = FittedTwin(
             model=self.make_model(),
             anchors=Anchors.of_rows(
-                rows.take(anchors),
+                rows.take(stored),
                 censored_X=rows.censored_matrix,
                 scale=self.row_scale(),
                 learned_metric=problem.learned_metric,
                 n_jobs=self.n_jobs,
-            ),
-            anchor_strategy=as_anchor_strategy(self.anchors),
+            ).prepare(nearest),
+            nearest=nearest,
             weight_strategy=as_weight_strategy(self.weights),
             budget=MemoryBudget(self.memory_limit, self.n_jobs),
         )

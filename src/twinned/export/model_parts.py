@@ -7,9 +7,10 @@ from typing import NoReturn
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.anchors import AllAnchors, NearestAnchors
 from twinned.rows.schema import Floats
 
 
@@ -36,7 +37,8 @@ def read_fitted(twin: TwinMethods) -> FittedTwin:
     if isinstance(model, SklearnDifferenceModel) and callable(model.features.kind):
         refuse("pair_features is a Python function", "use one of those with a name")
     if not fitted.uses_all_anchors_equally:
-        strategies = f"anchors={fitted.anchor_strategy!r}, weights={fitted.weight_strategy!r}"
+        anchors = AllAnchors() if fitted.nearest is None else NearestAnchors(*fitted.nearest)
+        strategies = f"{anchors=}, weights={fitted.weight_strategy!r}"
         refuse(f"exports use all anchors equally, not {strategies}", "use twinned.thin(twin, 32)")
     return fitted
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.base import BaseTwin
 from twinned.export.model_parts import refuse_batches
 from twinned.fitted.twin import FittedTwin
 from twinned.models.greedy_selection import simplex_least_squares

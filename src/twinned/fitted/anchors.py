@@ -59,6 +59,13 @@ class Anchors(TrainingRows):
         of_fit = ("bounds", "fold", "fold_training", "unlabelled", "effects", "common")
         return cls(**values_of(rows) | dict.fromkeys(of_fit) | details)
 
+    def prepare(self, nearest: tuple[int, str] | None) -> Self:
+        """The anchors, with the values and the neighbor index that predictions need."""
+        if nearest is not None:
+            self.index(nearest[1])
+        _ = self.outputs
+        return self
+
     def to_rows(self, y: Floats, batch: np.ndarray | None) -> TrainingRows:
         """The anchors as rows of a fit, with these values and labels of batches."""
         return replace(

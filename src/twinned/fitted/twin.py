@@ -27,13 +27,7 @@ from twinned.fitted.prediction import Prediction, error_correlation
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
-from twinned.pairing.anchors import (
-    AllAnchors,
-    AnchorStrategy,
-    GPWeights,
-    UniformWeights,
-    WeightStrategy,
-)
+from twinned.pairing.anchors import GPWeights, UniformWeights, WeightStrategy
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Queries, Rows, TableSchema
 from twinned.rows.training import TrainingRows
@@ -62,7 +56,7 @@ class FittedTwin:
 
     model: DifferenceModel
     anchors: Anchors
-    anchor_strategy: AnchorStrategy = field(default_factory=AllAnchors)
+    nearest: tuple[int, str] | None = None  # the number of anchors of a query, and their metric
     weight_strategy: WeightStrategy | GPWeights = field(default_factory=UniformWeights)
     budget: MemoryBudget = field(default_factory=MemoryBudget)
     # (anchor, output): out-of-fold residuals minus their mean, where all anchors are used with
@@ -231,7 +225,7 @@ class FittedTwin:
             scaled = (block.estimates[..., 0] - mean[:, :1]) * np.sqrt(block.shares) * members
             return scaled.transpose(1, 0, 2).reshape(len(block), -1)
 
-        with_all = replace(self, anchor_strategy=AllAnchors())
+        with_all = replace(self, nearest=None)
         return np.concatenate(with_all.map_blocks(predict_block, queries))
 
     def predict_difference(
@@ -392,15 +386,9 @@ class FittedTwin:
         """Whether the prediction of the model is the mean of the estimates of all anchors."""
         return self.nearest is None and isinstance(self.weight_strategy, UniformWeights)
 
-    @cached_property
-    def nearest(self) -> tuple[int, str] | None:
-        """The number of nearest anchors used for a query and their metric; None for all."""
-        return self.anchor_strategy.nearest(len(self.anchors.matrix))
-
-    @cached_property
+    @property
     def _n_anchors_used(self) -> int:
-        nearest = self.nearest
-        return len(self.anchors.matrix) if nearest is None else nearest[0]
+        return len(self.anchors.matrix) if self.nearest is None else self.nearest[0]
 
     @cached_property
     def pairs_per_block(self) -> int:

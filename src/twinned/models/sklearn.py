@@ -50,6 +50,7 @@ from twinned.rows.validation import draw_seed
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
 _CACHE_BYTES = 160_000_000  # of packed trees
+_MOST_TREES = 5_000  # of an estimator; with fewer pairs than these make worthwhile, none are read
 _LOGGER = logging.getLogger("twinned")
 # Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
 # is far above rounding, and far below the width of a bin.
@@ -142,8 +143,8 @@ class TrainingPairBuilder:
         n_outputs = self.rows.outputs.shape[1]
         return max_pairs_in_memory(self.twin.memory_limit, self.features, n_outputs)
 
-    def choose(self, sizes: TreeSizes) -> tuple[PairStrategy, bool]:
-        """The pair strategy, and whether its pairs are fitted in both orders."""
+    def choose(self, sizes: TreeSizes) -> tuple[PairStrategy, int, bool]:
+        """The pair strategy, its count, and whether its pairs are fitted in both orders."""
         twin, n_rows = self.twin, len(self.rows.matrix)
         if twin.estimator is None and twin.symmetric and twin.pairs == "auto":
             n_pairs = sizes.n_pairs(n_rows, len(self.features.selected))
@@ -152,7 +153,8 @@ class TrainingPairBuilder:
             strategy = as_pair_strategy(twin.pairs, n_rows, self.max_pairs, mirrored=twin.symmetric)
         as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
         mirrored = twin.symmetric and not as_drawn
-        count = strategy.count(n_rows) * (2 if mirrored else 1)
+        n_drawn = strategy.count(n_rows)
+        count = n_drawn * (2 if mirrored else 1)
         if count > self.max_pairs:
             partners = self.max_pairs // (n_rows * (2 if twin.symmetric else 1))
             fewer = f"pairs={partners} (random partners per row), pairs='auto' or "
@@ -161,18 +163,18 @@ class TrainingPairBuilder:
                 f"{twin.memory_limit!r} (at most {self.max_pairs:,} do); use "
                 f"{fewer if partners else ''}a larger limit."
             )
-        return strategy, mirrored
+        return strategy, n_drawn, mirrored
 
     def draw(self, sizes: TreeSizes, learned: LearnedMetric | None) -> DrawnPairs:
         """Draw training pairs; those of the default estimator have these sizes."""
         n_rows, weight = len(self.rows.matrix), self.rows.weight
-        strategy, mirrored = self.choose(sizes)
+        strategy, n_drawn, mirrored = self.choose(sizes)
 
         def make_index(metric: str) -> NeighborIndex:
             return NeighborIndex(self.rows.rows.features, metric, self.twin.n_jobs, learned)
 
         first, second = strategy.draw(n_rows, make_index, self.rng)
-        check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
+        check_drawn_pairs(first, second, n_rows, n_drawn)
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         if weight is None:
@@ -197,11 +199,11 @@ class TrainingPairBuilder:
 
     def build(self, pairs: DrawnPairs) -> PairTrainingSet:
         """The training set; where the base estimator stops early, some rows are held out."""
+        fraction = early_stopping_fraction(self.base, len(pairs.first))
+        fit_params: dict[str, object] = {}
         rows, targets = self.rows.rows, self.rows.targets
         y = targets / self.unit
         y = round_for_sums(y) if self.twin.estimator is None else y
-        fit_params: dict[str, object] = {}
-        fraction = early_stopping_fraction(self.base, len(pairs.first))
         if fraction is not None:
             held_out = held_out_rows(len(self.rows), fraction, self.rng)
             pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
@@ -230,12 +232,6 @@ def max_pairs_in_memory(
     return limit // (features.bytes_per_pair + 8 * n_outputs + 3 * 8)
 
 
-def cache_bytes(memory_limit: int | str | None) -> int:
-    """The memory for packed trees that are stored for the next prediction."""
-    limit = parse_memory_limit(memory_limit)
-    return _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
-
-
 def fit_on_pairs(
     base: BaseEstimator, training: PairTrainingSet, *, rng: RNG | None, n_jobs: int | None
 ) -> BaseEstimator:
@@ -246,10 +242,10 @@ def fit_on_pairs(
     pair knows are set to 0, so that they are not used.
     """
     base, pairs = clone(base), training.pairs
-    parameters = base.get_params()
+    parameters, searches = base.get_params(), is_search(base)
     if rng is not None:
         set_unset_seeds(base, lambda: draw_seed(rng))
-    if is_search(base):
+    if searches:
         folds = pair_folds(base.cv, training.first, training.second, training.y, training.groups)
         base.set_params(cv=folds)
     set_threads = parameters.get("n_jobs", 1) is None
@@ -259,7 +255,7 @@ def fit_on_pairs(
     is_rounded = round_pairs(base, training)
     with bins_without_weights(base):
         base.fit(pairs, training.target, **training.fit_params)
-    if is_search(base):
+    if searches:
         set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs
     if is_rounded:
         for boosting in base.estimators_ if isinstance(base, MultiOutputRegressor) else [base]:
@@ -353,7 +349,9 @@ class SklearnDifferenceModel:
     features: PairFeatures
     unit: float  # factor of its predictions (see `target_unit`)
     symmetric: bool  # whether it is evaluated in both orders of a pair
-    cache_bytes: int  # memory for trees that are packed for the next prediction
+    memory_limit: (
+        int | str | None
+    )  # of which trees that are packed for the next prediction use some
     _anchored: tuple[Rows, predictor.AnchoredTrees | None] | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -395,8 +393,10 @@ class SklearnDifferenceModel:
         """The trees of the estimator bound to the anchors, where it has trees and it pays."""
         n_evaluations = n_pairs * len(self.member_weights)
         is_bound = self._anchored is not None and self._anchored[0] is anchors
-        n_steps = n_evaluations * count_trees(self.estimator)
-        if not is_bound and n_steps < predictor.MIN_WORK:
+        has_few = n_evaluations * _MOST_TREES < predictor.MIN_WORK
+        if not is_bound and (
+            has_few or n_evaluations * count_trees(self.estimator) < predictor.MIN_WORK
+        ):
             return None
         trees = self.trees_at(anchors, anchors_y)
         return trees if trees is not None and trees.worthwhile(n_evaluations) else None
@@ -412,6 +412,7 @@ class SklearnDifferenceModel:
         trees = None if callable(features.kind) else read_trees(self.estimator)
         if trees is None or trees.n_features > features.width:
             return None
+        limit = parse_memory_limit(self.memory_limit)
         anchored = predictor.AnchoredTrees(
             trees=trees,
             features=features,
@@ -419,6 +420,6 @@ class SklearnDifferenceModel:
             anchors_y=anchors_y,
             unit=self.unit,
             symmetric=self.symmetric,
-            cache_bytes=self.cache_bytes,
+            cache_bytes=_CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3),
         )
         return anchored if anchored.supports(anchors) else None

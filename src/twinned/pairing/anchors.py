@@ -105,10 +105,10 @@ class RandomAnchors(BaseEstimator):
 
 def as_anchor_strategy(anchors: object) -> AnchorStrategy:
     """The strategy of the parameter `anchors`."""
-    if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
-        return anchors
-    check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
-    return AllAnchors()
+    strategy = AllAnchors() if isinstance(anchors, str) and anchors == "all" else anchors
+    if isinstance(strategy, type) or not isinstance(strategy, AnchorStrategy):
+        check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
+    return strategy
 
 
 def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | None = None) -> int:
@@ -135,16 +135,17 @@ def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | Non
     return best
 
 
-def store_rows(
-    strategy: AnchorStrategy, known_rows: Indices, rng: np.random.RandomState
-) -> Indices:
-    """Those of the known rows that a strategy stores, which are validated: at least one index."""
+def draw_anchors(
+    anchors: object, known_rows: Indices, rng: np.random.RandomState
+) -> tuple[Indices, tuple[int, str] | None]:
+    """The known rows that are anchors, and the number and metric of the nearest; None for all."""
+    strategy = as_anchor_strategy(anchors)
     rows = np.asarray(strategy.store(len(known_rows), rng))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
         raise ValueError(f"an anchor strategy must store integer row indices, not {rows!r}.")
     if rows.min() < 0 or rows.max() >= len(known_rows):
         raise ValueError(f"an anchor strategy stored rows {rows!r} of {len(known_rows)} rows.")
-    return known_rows[rows]
+    return known_rows[rows], strategy.nearest(len(rows))
 
 
 # --- weights ---

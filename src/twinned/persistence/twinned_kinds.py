@@ -6,8 +6,8 @@ from itertools import pairwise
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from twinned.estimators.base import BaseTwin, TwinMethods
 from twinned.estimators.blending.model import BlendModel, FeaturePreparation, FittedMember
-from twinned.estimators.methods import BaseTwin, TwinMethods
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import (
     Calibration,
@@ -18,7 +18,7 @@ from twinned.fitted.calibration import (
 from twinned.fitted.twin import FittedTwin
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import MemoryBudget
-from twinned.models.sklearn import SklearnDifferenceModel, cache_bytes
+from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import GPWeights, as_anchor_strategy, as_weight_strategy
 from twinned.pairing.differences import PairFeatures
 from twinned.persistence.archive import feature_attributes
@@ -84,10 +84,11 @@ def _set_twin(
     """Set the fitted state of a twin, and its attributes from the rest of the state of the file."""
     residuals, power = state.pop("residuals"), state.pop("local_power")
     calibration = _build_calibration(state.pop("calibration"), anchors, at / "calibration")
+    nearest = as_anchor_strategy(twin.anchors).nearest(len(anchors))
     fitted = FittedTwin(
         model=model,
-        anchors=anchors,
-        anchor_strategy=as_anchor_strategy(twin.anchors),
+        anchors=anchors.prepare(nearest),
+        nearest=nearest,
         weight_strategy=as_weight_strategy(twin.weights),
         budget=MemoryBudget(twin.memory_limit, twin.n_jobs),
         replicate_correlation=state.pop("replicate_correlation"),
@@ -98,8 +99,6 @@ def _set_twin(
     if residuals is not None and fitted.uses_all_anchors_equally:
         local_weights = GPWeights(power) if power else None
         fitted = replace(fitted, residuals=residuals, local_weights=local_weights)
-    if nearest := fitted.nearest:  # made now, so that predictions need not
-        anchors.index(nearest[1])
     set_state(twin, {**state, "_fitted": fitted})
 
 
@@ -120,7 +119,7 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
         features=features,
         unit=float(state.pop("_y_unit")),
         symmetric=twin.symmetric,
-        cache_bytes=cache_bytes(twin.memory_limit),
+        memory_limit=twin.memory_limit,
     )
     _set_twin(twin, state, anchors, model, at)
     width = feature_attributes(base)[0] or features.width

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.methods import TwinMethods
+from twinned.estimators.base import TwinMethods
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema

@@ -31,7 +31,7 @@ def check_predictions():
         features.build(anchors.take(first), anchors.take(second)),
         np.column_stack([target, target**2]),
     )
-    model = SklearnDifferenceModel(estimator, features, 1.0, True, 10**8)
+    model = SklearnDifferenceModel(estimator, features, 1.0, True, 3 * 10**8)
     trees = model.trees_at(anchors, np.zeros(n_anchors))
     one, many = rng.randint(0, n_anchors, (n_queries, 1)), np.arange(7 * 40).reshape(7, 40)
     for indices in (one, many, None):

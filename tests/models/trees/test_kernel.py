@@ -220,7 +220,7 @@ def test_values_beyond_float32_are_not_supported(rng):
     anchors = schema.to_rows(X)
     for name, supported in (("tree", False), ("histograms", True)):
         estimator = clone(BASES[name]).fit(features.build(anchors, anchors), y)
-        trees = SklearnDifferenceModel(estimator, features, 1.0, True, 0).trees_at(anchors, y)
+        trees = SklearnDifferenceModel(estimator, features, 1.0, True, 1).trees_at(anchors, y)
         assert trees.supports(schema.to_rows(queries))
         queries[0, 0] = 1e39
         assert trees.supports(schema.to_rows(queries)) == supported
@@ -338,7 +338,9 @@ def test_stored_trees_and_masks_stay_within_cache_bytes(rng):
     estimator = BASES["tree"].fit(features.build(anchors, anchors), y)
 
     def after_two_calls(cache_bytes):
-        model = SklearnDifferenceModel(estimator, features, 1.0, True, cache_bytes)
+        model = SklearnDifferenceModel(
+            estimator, features, 1.0, True, memory_limit=max(1, 3 * cache_bytes)
+        )
         trees = model.trees_at(anchors, y)
         calls = [trees.differences(rows, None, n_jobs=None) for _ in range(2)]
         np.testing.assert_array_equal(*calls)

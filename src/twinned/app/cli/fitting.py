@@ -23,8 +23,8 @@ from twinned.app.report.collect import batch_content, leaderboard_content
 from twinned.diagnostics.diagnosis import DiagnosedRows
 from twinned.diagnostics.errors import comparison_table, predict_mean, rmse
 from twinned.diagnostics.recommendation import choose_model, describe_failure
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.conformal import fit_with_held_out_errors, replace_groups, with_calibration
-from twinned.estimators.methods import TwinMethods
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.exceptions import UnknownCategoryWarning
 from twinned.fitted.target import IDENTITY, TargetTransform

@@ -15,6 +15,7 @@ from sklearn.utils import check_consistent_length
 
 from twinned._compat import safe_indexing
 from twinned.batches.joint import CommonFunction
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import CrossFittedMember
 from twinned.estimators.blending.model import BlendModel, FittedMember, spread_around
 from twinned.estimators.blending.rows import BlendRows
@@ -26,8 +27,7 @@ from twinned.estimators.blending.weights import (
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.fitted_attributes import per_target
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.methods import per_target
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import Calibration

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from twinned.estimators.methods import BaseTwin
+from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.differences import difference

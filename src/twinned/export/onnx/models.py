@@ -11,8 +11,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._version import __version__
+from twinned.estimators.base import TwinMethods
 from twinned.estimators.blending.model import BlendModel, FittedMember
-from twinned.estimators.methods import TwinMethods
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.target import TransformedTargetTwin
 from twinned.export.model_parts import NotExportableError, read_feature_names, read_fitted, refuse
