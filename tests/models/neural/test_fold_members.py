@@ -20,15 +20,20 @@ def draw(n, noise=0.0):
 
 
 @pytest.mark.parametrize("kind", [NeuralRegressor, TwinNeuralRegressor])
-def test_fold_members_have_half_of_the_weight(kind):
+@pytest.mark.parametrize(("much_noise", "weight"), [(0.0, 0.5), (np.inf, 0.2)])
+def test_fold_members_have_less_weight_where_there_is_little_noise(
+    much_noise, weight, kind, monkeypatch
+):
+    monkeypatch.setattr(fitting, "_MUCH_NOISE", much_noise)
+    monkeypatch.setattr(fitting, "_LEAST_FALL", 1.0)
     X, y = draw(40)
     training = NeuralTraining(**TRAINING)
     model = kind((16,), effort="small", n_members=3, training=training, random_state=0).fit(X, y)
     of_folds, of_all = model.member_weights_[:-3], model.member_weights_[-3:]
-    assert of_folds.sum() == pytest.approx(0.5)
-    np.testing.assert_allclose(of_all, 1 / 6)
+    assert of_folds.sum() == pytest.approx(weight)
+    np.testing.assert_allclose(of_all, (1 - weight) / 3)
     members = model.predict_members(X)
-    mean = of_folds @ members[:-3] + 0.5 * members[-3:].mean(axis=0)
+    mean = of_folds @ members[:-3] + (1 - weight) * members[-3:].mean(axis=0)
     np.testing.assert_allclose(model.predict(X), mean, rtol=1e-4, atol=1e-5)
     errors = model.out_of_fold_prediction_ - y
     assert np.sqrt(np.mean(errors**2)) < 0.5 * y.std()

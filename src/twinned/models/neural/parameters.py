@@ -114,10 +114,10 @@ class NeuralTraining(BaseEstimator):
         `out_of_fold_prediction_` as accurate as the members; fewer are enough to select settings.
         None is 400, 800 or 4,500; at most `max_steps`.
     fold_members : bool, default=False
-        Whether the networks that hold out a fold are members, too, with half of the weight, as in a
-        blend. The better half of the settings is then trained on all folds. Where errors are mostly
-        noise, it is chosen after a fifth of `fold_steps`, which the networks and the members take;
-        else after all of `max_steps` on the first fold.
+        Whether the networks that hold out a fold are members, too, as in a blend. The better half
+        of the settings is then trained on all folds. Where errors are mostly noise, it is chosen
+        after a fifth of `fold_steps`, which the networks and the members take, and the former have
+        half of the weight; else after all of `max_steps` on the first fold, and they have a fifth.
     activation : {"silu", "relu", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
