@@ -33,7 +33,7 @@ from paper.data import rmse, split_rows
 from paper.member_predictions import FittedTwin, errors_by_n_neighbors
 from paper.networks import NEIGHBORS
 from twinned.datasets import KEYS
-from twinned.models.neural.network import fold_in, integers
+from twinned.models.neural.trainable_network import fold_in, integers
 
 COLUMNS = [
     "candidate", "dataset", "rmse_1_anchor:.5g", "rmse_all_anchors:.5g",

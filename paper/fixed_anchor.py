@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twinned.models.neural.inference import Matrix, TrainedNetworks
-from twinned.models.neural.network import Network, Parameters
+from twinned.models.neural.network import Matrix, Network, Parameters, TrainedNetworks
 from twinned.rows.schema import Floats
 
 

@@ -27,9 +27,8 @@ from paper.published_training import (
     train_as_published,
 )
 from twinned.models.neural.device import on_device
-from twinned.models.neural.inference import TrainedNetworks
 from twinned.models.neural.inputs import NetworkInputs, Scale, one_if_constant
-from twinned.models.neural.network import Shape, pad_to, round_up, stack_fields
+from twinned.models.neural.network import Shape, TrainedNetworks, pad_to, round_up
 from twinned.models.neural.parameters import resolve_options
 from twinned.models.neural.problem import (
     TrainingProblem,
@@ -39,6 +38,7 @@ from twinned.models.neural.problem import (
     tabulate_partners,
 )
 from twinned.models.neural.selection import TrainedEnsemble, TrainedMembers, converged
+from twinned.models.neural.trainable_network import stack_fields
 from twinned.models.resources import limit_threads
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 from twinned.pairing.pairs import NearestPairs

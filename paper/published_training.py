@@ -16,10 +16,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from twinned.models.neural.fitting import show_progress
-from twinned.models.neural.network import (
-    Network,
-    Parameters,
-    Shape,
+from twinned.models.neural.network import Network, Parameters, Shape
+from twinned.models.neural.trainable_network import (
+    TrainableNetwork,
     fold_in,
     initial_parameters,
     integers,
@@ -239,7 +238,7 @@ class PublishedLoss(NamedTuple):
         return jnp.mean((predicted - self.data.y[rows]) ** 2, axis=-1)
 
     def _network(self, parameters: Parameters) -> Network:
-        return Network(self.config.shape, parameters, jnp.float32(0.0))
+        return TrainableNetwork(self.config.shape, parameters, jnp.float32(0.0))
 
 
 def train_as_published(

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.learned_metric import MetricCache
-from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import build_problem
 from twinned.models.resources import is_remote_backend, one_thread_if_remote
@@ -72,6 +71,8 @@ def _fit_together(pairs):
 
     The relevance of features of equal data is learned once.
     """
+    from twinned.models.neural.fitting import fit_problems
+
     learn, models, problems = MetricCache(), [], []
     for estimator, problem in pairs:
         models.append(clone(estimator))

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 from typer.main import get_command
 
-from twinned import TwinRegressor, __version__, save
+from twinned import NeuralTraining, TwinNeuralRegressor, TwinRegressor, __version__, save
 from twinned.app.cli import app
 
 
@@ -16,11 +16,15 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     X = rng.uniform(size=(20, 2))
     twin = TwinRegressor(RandomForestRegressor(3, random_state=0), random_state=0).fit(X, X[:, 0])
     save(twin, tmp_path / "model.twin")
+    training = NeuralTraining(n_folds=1, max_steps=5)
+    networks = TwinNeuralRegressor((4,), n_members=1, training=training, random_state=0)
+    save(networks.fit(X, X[:, 0]), tmp_path / "networks.twin")
     (tmp_path / "rows.csv").write_text("x0,x1\n0.1,0.2\n0.5,0.3\n")
     code = (
         "import sys\n"
         "from twinned.app.cli import app\n"
-        "app(['predict', 'model.twin', 'rows.csv', '--digits', '17'], standalone_mode=False)\n"
+        "for model in ('model.twin', 'networks.twin'):\n"
+        "    app(['predict', model, 'rows.csv', '--digits', '17'], standalone_mode=False)\n"
         "unused = {'numba', 'jax', 'matplotlib', 'treelite', 'optax', 'dask', 'jinja2'}\n"
         "print(sorted(unused & set(sys.modules)))\n"
     )
@@ -29,8 +33,10 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     assert done.returncode == 0, done.stderr
     *predicted, unused = done.stdout.splitlines()
     assert unused == "[]"
+    rows = [[0.1, 0.2], [0.5, 0.3]]
     np.testing.assert_array_equal(
-        [float(value) for value in predicted[1:]], twin.predict([[0.1, 0.2], [0.5, 0.3]])
+        np.array(predicted).reshape(2, 3)[:, 1:].astype(float),
+        [twin.predict(rows), networks.predict(rows)],
     )
 
 

@@ -20,7 +20,8 @@ from twinned.datasets import make_tf
 from twinned.estimators.semi_supervised import draw_unlabelled_loops
 from twinned.exceptions import MemoryLimitError
 from twinned.models.neural.fitting import training_config
-from twinned.models.neural.network import fold_in, integers, pad_to
+from twinned.models.neural.network import pad_to
+from twinned.models.neural.trainable_network import fold_in, integers
 from twinned.models.neural.training import MemberTask
 from twinned.models.neural.training_run import stack_problems
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,11 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.models.neural.difference_model import PlainNetworks
-from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import TrainingProblem, build_problem
-from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.pairing.differences import combine
 from twinned.rows.dask import predict_lazily
@@ -29,6 +27,9 @@ from twinned.rows.validation import (
     restore_on_failure,
     validate_table,
 )
+
+if TYPE_CHECKING:
+    from twinned.models.neural.selection import TrainedEnsemble
 
 
 @dataclass(eq=False, repr=False)
@@ -107,6 +108,8 @@ class BaseNeural(BaseEstimator):
 
     def _fit_problem(self, X, y, **options):
         """Fit, and return the problem and its trained ensemble."""
+        from twinned.models.neural.fitting import fit_problems
+
         with restore_on_failure(self), limit_threads(self.n_jobs):
             problem = build_problem(self, X, y, **options)
             ensemble = fit_problems([problem])[0]

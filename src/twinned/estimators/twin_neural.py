@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,14 +15,15 @@ from twinned.fitted.held_out import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
 from twinned.models.neural.difference_model import NeuralDifferenceModel
-from twinned.models.neural.fitting import fit_problems, train_again
 from twinned.models.neural.inputs import Scale
 from twinned.models.neural.problem import TrainingProblem, build_problem_of_rows
-from twinned.models.neural.selection import TrainedEnsemble
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_weight_strategy, draw_anchors
 from twinned.pairing.pairs import PairStrategy
 from twinned.rows.training import TrainingRows
+
+if TYPE_CHECKING:
+    from twinned.models.neural.selection import TrainedEnsemble
 
 
 @dataclass(eq=False, repr=False)
@@ -147,6 +148,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
         Residuals and out-of-fold predictions remain those of the first fit.
         """
+        from twinned.models.neural.fitting import train_again
+
         problem, ensemble = training
         with limit_threads(self.n_jobs):
             problem = problem.with_pseudo_labels(sides, labels)
@@ -207,6 +210,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     def refit(self, rows: TrainingRows, *, for_fold: bool = False) -> Self:
         """A twin of the same parameters, fitted to some of the rows of this one."""
+        from twinned.models.neural.fitting import fit_problems
+
         twin = self.unfitted_copy()
         with limit_threads(twin.n_jobs):
             problem = build_problem_of_rows(twin, rows)

@@ -2,6 +2,6 @@
 
 import jax
 
-from twinned.models.neural import network
+from twinned.models.neural import trainable_network
 
-initial_parameters = jax.jit(network.initial_parameters, static_argnames="shape")
+initial_parameters = jax.jit(trainable_network.initial_parameters, static_argnames="shape")

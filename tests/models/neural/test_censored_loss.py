@@ -9,9 +9,10 @@ from sklearn.base import clone
 from tests.models.neural.conftest import initial_parameters
 from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.models.neural import training
-from twinned.models.neural.network import Network, Shape, fold_in, integers
+from twinned.models.neural.network import Network, Shape
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import build_problem
+from twinned.models.neural.trainable_network import fold_in, integers
 
 INF = np.inf
 SMALL = {

@@ -8,24 +8,23 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
+from twinned.models.neural import numpy_inference
 from twinned.models.neural.inference import (
-    BlockLimits,
-    TrainedNetworks,
     anchor_differences,
     block_limits,
-    first_layer_bytes,
     mean_and_variance,
     row_outputs,
     tile_size,
 )
-from twinned.models.neural.network import Shape
+from twinned.models.neural.network import Shape, TrainedNetworks
+from twinned.models.neural.numpy_inference import BlockLimits, first_layer_bytes
 from twinned.models.resources import MemoryBudget
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 
 
-def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2):
-    shape = Shape(4, n_outputs, hidden_sizes, 3, activation, twin=True)
+def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2, twin=True):
+    shape = Shape(4, n_outputs, hidden_sizes, 3, activation, twin=twin)
     own = [
         initial_parameters(shape, jnp.uint32(7 + i), jnp.int32(4), jnp.float32(0.3))
         for i in range(N_MEMBERS)
@@ -71,6 +70,15 @@ def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
     slow = slowly(*networks, *grid)
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
+    few = numpy_inference.mean_and_variance(*networks, *grid, BlockLimits(200, 4096))
+    np.testing.assert_allclose(few[0], slow[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(few[1], slow[1], rtol=1e-5)
+
+
+def test_plain_networks_of_numpy_are_those_compiled(grid):
+    networks, _ = ensemble(twin=False)
+    few = numpy_inference.row_outputs(networks, grid[0])
+    np.testing.assert_allclose(few, row_outputs(networks, grid[0]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -7,8 +7,9 @@ import pytest
 from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import training
-from twinned.models.neural.network import Network, Shape, fold_in, initial_parameters, integers
+from twinned.models.neural.network import Network, Shape
 from twinned.models.neural.parameters import Setting
+from twinned.models.neural.trainable_network import fold_in, initial_parameters, integers
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {

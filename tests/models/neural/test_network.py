@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tests.models.neural.conftest import initial_parameters
-from twinned.models.neural.network import Network, Shape, silu
+from twinned.models.neural.network import Network, Shape
+from twinned.models.neural.trainable_network import silu
 
 KEY = jnp.uint32(7)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.models.neural import network as padding
+from twinned.models.neural import trainable_network as padding
 
 KEY = jnp.uint32(12345)
 # one program instead of one for each operation

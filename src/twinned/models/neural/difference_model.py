@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.neural.device import on_device, platform
-from twinned.models.neural.inference import (
-    GPU_PAIRS,
-    Matrix,
-    MemberParameters,
-    TrainedNetworks,
-    anchor_differences,
-    block_limits,
-    first_layer_bytes,
-    mean_and_variance,
-    row_outputs,
-)
+from twinned.models.neural import numpy_inference
 from twinned.models.neural.inputs import Scale
-from twinned.models.neural.network import Shape, pad_to
+from twinned.models.neural.network import Matrix, MemberParameters, Shape, TrainedNetworks, pad_to
+from twinned.models.neural.numpy_inference import first_layer_bytes
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
@@ -31,6 +24,8 @@ from twinned.rows.schema import Floats, Indices, Rows
 _CPU_BLOCK_BYTES = 8_000_000
 _PLAIN_ROWS = 4_096  # queries of a block of plain networks
 _REDUCED_ROWS = 65_536  # queries of one call of `moments`, which has blocks of its own
+# Pairs of all members that numpy predicts in a tenth of the time that JAX takes to start.
+_FEW_PAIRS = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +74,27 @@ class _NetworkEnsemble:
         """The memory of each of `n_jobs` threads."""
         return MemoryBudget(self.memory_limit, n_jobs)
 
+    @contextmanager
+    def predicting(self, n_pairs: int | None = None) -> Iterator[ModuleType]:
+        """Context with the functions for `n_pairs`: those of numpy for few, or compiled ones."""
+        few = n_pairs is not None and n_pairs * len(self.member_weights) <= _FEW_PAIRS
+        if few and self.device != "gpu":
+            yield numpy_inference
+            return
+        from twinned.models.neural import inference
+        from twinned.models.neural.device import on_device
+
+        with on_device(self.device, self.n_jobs):
+            yield inference
+
 
 class PlainNetworks(_NetworkEnsemble):
     """Trained networks that predict y itself."""
 
     def predict(self, queries: Rows) -> Floats:
         """(member, query, output): the prediction of each member."""
-        with on_device(self.device, self.n_jobs):
-            out = row_outputs(self.networks, self.matrix(queries))
+        with self.predicting(len(queries)) as inference:
+            out = inference.row_outputs(self.networks, self.matrix(queries))
         return self.scale.inverse_transform_y(out.astype(np.float64))
 
     def queries_per_block(self, n_jobs: int | None) -> int:
@@ -117,9 +125,9 @@ class NeuralDifferenceModel(_NetworkEnsemble):
 
     @property
     def pairs_per_block(self) -> int:
-        with on_device(self.device, self.n_jobs):
-            if platform() != "cpu":
-                return GPU_PAIRS
+        with self.predicting() as inference:
+            if inference.platform() != "cpu":
+                return inference.GPU_PAIRS
         return max(1, _CPU_BLOCK_BYTES // (self._layer_bytes + 8 * 4 * self.shape.n_outputs))
 
     @property
@@ -131,13 +139,13 @@ class NeuralDifferenceModel(_NetworkEnsemble):
         """(member, ..., output): F(first, second); the leading axes of both sides broadcast."""
         a, b = self.matrix(first), self.matrix(second)
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
-        with on_device(self.device, self.n_jobs):
+        with self.predicting() as inference:
             if is_grid:
-                out = anchor_differences(self.networks, a[:, 0], b[0])
+                out = inference.anchor_differences(self.networks, a[:, 0], b[0])
             else:
                 a, b = np.broadcast_arrays(a, b)
                 sides = (side.reshape(-1, side.shape[-1]) for side in (a, b))
-                out = row_outputs(self.networks, *sides)
+                out = inference.row_outputs(self.networks, *sides)
                 out = out.reshape(len(out), *a.shape[:-1], -1)
         return out.astype(np.float64) * self.scale.y_spread
 
@@ -177,13 +185,14 @@ class AnchoredNetworks(AnchoredModel):
         anchors, anchors_y, merged_into = self._distinct_anchors
         anchor_weights = np.ones(len(merged_into)) if weights is None else weights
         merged_weights: Floats = np.bincount(merged_into, weights=anchor_weights).astype(np.float64)
-        with on_device(model.device, model.n_jobs):
-            limits = block_limits(model.shape, model.budget(n_jobs))
+        n_pairs = len(queries) * len(anchors)
+        with model.predicting(n_pairs) as inference:
+            limits = inference.block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
             block = model.matrix(queries.take(rows))
-            with on_device(model.device, model.n_jobs):
-                return mean_and_variance(
+            with model.predicting(n_pairs) as inference:
+                return inference.mean_and_variance(
                     model.networks,
                     model.member_weights,
                     queries=block,
@@ -215,9 +224,9 @@ class AnchoredNetworks(AnchoredModel):
                 if indices is not None:
                     used, positions = np.unique(indices[rows, columns], return_inverse=True)
                     anchors, positions = self._matrix[used], positions.reshape(len(block), -1)
-                with on_device(model.device, model.n_jobs):
+                with model.predicting() as inference:
                     anchor_blocks.append(
-                        anchor_differences(model.networks, block, anchors, positions)
+                        inference.anchor_differences(model.networks, block, anchors, positions)
                     )
             out = np.concatenate(anchor_blocks, axis=2)
             return out.astype(np.float64) * model.scale.y_spread

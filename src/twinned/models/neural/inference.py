@@ -1,4 +1,4 @@
-"""Predictions of trained networks: differences, their mean and variance over all anchors, and y.
+"""Predictions of trained networks, compiled: differences, their mean and variance, and y itself.
 
 No pair is built. The halves of the first layer are computed once per point; only the following
 layers are computed for each query and anchor, one member after another, in blocks.
@@ -12,7 +12,6 @@ and LeVeque). A tile is small enough for the cache of a CPU, or large enough for
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,42 +20,22 @@ from jax import Array
 from numpy.typing import NDArray
 
 from twinned.models.neural.device import platform
-from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, pad_to, round_up
+from twinned.models.neural.network import (
+    Matrix,
+    Network,
+    Parameters,
+    Shape,
+    TrainedNetworks,
+    pad_rows,
+    pad_to,
+    round_up,
+)
+from twinned.models.neural.numpy_inference import CPU_PAIRS, BlockLimits, mixture
 from twinned.models.resources import MemoryBudget, row_blocks
 from twinned.rows.schema import Floats, Indices
 
-Matrix = NDArray[np.float32]  # scaled and padded features, (row, feature)
-MemberParameters = dict[str, NDArray[np.float32]]  # leading axis member
-
-
-class TrainedNetworks(NamedTuple):
-    """The networks of an ensemble."""
-
-    shape: Shape
-    parameters: MemberParameters
-
-    @property
-    def n_members(self) -> int:
-        return len(self.parameters["bias_0"])
-
-    def take(self, members: int | slice | Indices) -> TrainedNetworks:
-        """Return some of the members."""
-        parameters = {name: value[members] for name, value in self.parameters.items()}
-        return TrainedNetworks(self.shape, parameters)
-
-
-# Pairs of a tile: on a CPU its layers should stay in the cache, a GPU needs enough to do.
-_CPU_PAIRS, GPU_PAIRS = 1024, 262_144
+GPU_PAIRS = 262_144  # of a tile: a GPU needs enough to do
 _TILE_ANCHORS = 256  # enough for fast products, and little padding in the last tile
-_MAX_ROWS = 16_384  # queries, and anchors, with their first layer in memory at once
-
-
-def first_layer_bytes(shape: Shape) -> int:
-    """Return the memory that the first layer of one point needs while it is computed.
-
-    Angles, sines and cosines and their concatenation, and both halves of the layer.
-    """
-    return 4 * (shape.n_features * (2 + 5 * shape.n_frequencies) + 2 * shape.hidden_sizes[0])
 
 
 def anchor_differences(
@@ -117,25 +96,9 @@ def _rows(shape: Shape, parameters: Parameters, X: Array, Z: Array | None) -> Ar
 # --- mean and variance over all anchors -----------------------------------------------------------
 
 
-class BlockLimits(NamedTuple):
-    """The largest part of the grid of queries and anchors that is in memory at once."""
-
-    pairs: int  # of a tile
-    rows: int  # queries, and as many anchors
-
-
 def block_limits(shape: Shape, budget: MemoryBudget) -> BlockLimits:
-    """Return the largest useful blocks within the memory limit.
-
-    Half of the memory is for a tile, a quarter each for the first layer of queries and anchors.
-    """
-    widest = max(shape.hidden_sizes)
-    # both orders before and after an activation, and the difference of the two
-    pair = 4 * (2 * 2 * widest + widest + shape.n_outputs)
-    return BlockLimits(
-        pairs=budget.at_most(_CPU_PAIRS if platform() == "cpu" else GPU_PAIRS, 2 * pair),
-        rows=budget.at_most(_MAX_ROWS, 4 * first_layer_bytes(shape)),
-    )
+    """Return the largest useful blocks within the memory limit."""
+    return BlockLimits.of(shape, budget, CPU_PAIRS if platform() == "cpu" else GPU_PAIRS)
 
 
 def mean_and_variance(
@@ -164,16 +127,9 @@ def mean_and_variance(
         shares.append(values[block, -1].sum())
         means.append(mean)
         variances.append(squares / shares[-1])
-    mean, variance = _mixture(np.array(shares), np.stack(means), np.stack(variances))
-    mean, variance = _mixture(member_weights, mean, variance)
+    mean, variance = mixture(np.array(shares), np.stack(means), np.stack(variances))
+    mean, variance = mixture(member_weights, mean, variance)
     return mean + center, variance
-
-
-def _mixture(weight: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of a mixture of parts, which are the leading axis."""
-    share = weight / weight.sum()
-    total = np.tensordot(share, mean, axes=1)
-    return total, np.tensordot(share, variance + (mean - total) ** 2, axes=1)
 
 
 def tile_size(n_queries: int, n_anchors: int, most_pairs: int) -> tuple[int, int]:

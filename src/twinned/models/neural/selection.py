@@ -13,8 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from twinned.exceptions import UnsuitableDataError
 from twinned.models.greedy_selection import greedy_selection
-from twinned.models.neural.inference import MemberParameters, TrainedNetworks
-from twinned.models.neural.network import Shape
+from twinned.models.neural.network import MemberParameters, Shape, TrainedNetworks
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training_run import NO_STOP, EnsembleMember

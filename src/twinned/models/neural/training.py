@@ -19,18 +19,16 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from twinned.models.neural.network import (
-    Halves,
-    Network,
-    Parameters,
-    Shape,
+from twinned.models.neural.network import Halves, Network, Parameters, Shape
+from twinned.models.neural.parameters import Setting
+from twinned.models.neural.trainable_network import (
+    TrainableNetwork,
     fold_in,
     initial_parameters,
     integers,
     random_bits,
     uniform,
 )
-from twinned.models.neural.parameters import Setting
 
 
 class TrainingConfig(NamedTuple):
@@ -216,7 +214,7 @@ class MemberTask(NamedTuple):
     def network(self, parameters: Parameters) -> Network:
         # so the frequencies of members without periodic embedding stay 0
         gate = jnp.float32(self.member.setting.frequency_scale > 0)
-        return Network(self.config.shape, parameters, gate)
+        return TrainableNetwork(self.config.shape, parameters, gate)
 
     def features(self, rows: Array) -> Array:
         """(..., feature): the features of rows, scaled by their relevance or not; 0 for padding."""

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from twinned.models.neural.inference import MemberParameters
 from twinned.models.neural.inputs import NetworkInputs
-from twinned.models.neural.network import pad_to, round_up, stack_fields
+from twinned.models.neural.network import MemberParameters, pad_to, round_up
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import TrainingProblem
+from twinned.models.neural.trainable_network import stack_fields
 from twinned.models.neural.training import (
     Check,
     MemberArrays,
