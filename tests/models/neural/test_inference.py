@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
-from twinned.models.neural import numpy_inference
 from twinned.models.neural.inference import (
+    BlockLimits,
     anchor_differences,
     block_limits,
     mean_and_variance,
@@ -17,7 +17,6 @@ from twinned.models.neural.inference import (
     tile_size,
 )
 from twinned.models.neural.network import Shape, TrainedNetworks
-from twinned.models.neural.numpy_inference import BlockLimits, first_layer_bytes
 from twinned.models.resources import MemoryBudget
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
@@ -70,14 +69,14 @@ def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
     slow = slowly(*networks, *grid)
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
-    few = numpy_inference.mean_and_variance(*networks, *grid, BlockLimits(200, 4096))
+    few = networks[0].moments(networks[1], *grid, most_pairs=200)
     np.testing.assert_allclose(few[0], slow[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(few[1], slow[1], rtol=1e-5)
 
 
 def test_plain_networks_of_numpy_are_those_compiled(grid):
     networks, _ = ensemble(twin=False)
-    few = numpy_inference.row_outputs(networks, grid[0])
+    few = networks.outputs(grid[0])
     np.testing.assert_allclose(few, row_outputs(networks, grid[0]), rtol=1e-5, atol=1e-6)
 
 
@@ -128,7 +127,7 @@ def test_blocks_are_within_the_memory_limit():
     assert limits.pairs < unlimited.pairs
     assert limits.rows < unlimited.rows
     # the first layer of the queries and of the anchors, a quarter of the limit each
-    assert 2 * limits.rows * first_layer_bytes(shape) <= 50_000
+    assert 2 * limits.rows * shape.first_layer_bytes <= 50_000
     halved = block_limits(shape, MemoryBudget(100_000, 2))
     assert halved.pairs <= limits.pairs // 2
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.models.neural.conftest import initial_parameters
 from twinned.models.neural.network import Network, Shape
-from twinned.models.neural.trainable_network import silu
+from twinned.models.neural.trainable_network import TrainableNetwork
 
 KEY = jnp.uint32(7)
 
@@ -62,6 +62,7 @@ def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
 
 
 def test_silu_equals_that_of_jax(rng):
+    silu = TrainableNetwork.activations["silu"]
     x = jnp.asarray(
         np.concatenate([5 * rng.normal(size=200), [0.0, -1e4, 1e4, -90.0]]), jnp.float32
     )

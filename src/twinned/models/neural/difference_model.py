@@ -11,10 +11,15 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.neural import numpy_inference
 from twinned.models.neural.inputs import Scale
-from twinned.models.neural.network import Matrix, MemberParameters, Shape, TrainedNetworks, pad_to
-from twinned.models.neural.numpy_inference import first_layer_bytes
+from twinned.models.neural.network import (
+    CPU_PAIRS,
+    Matrix,
+    MemberParameters,
+    Shape,
+    TrainedNetworks,
+    pad_to,
+)
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
@@ -74,13 +79,13 @@ class _NetworkEnsemble:
         """The memory of each of `n_jobs` threads."""
         return MemoryBudget(self.memory_limit, n_jobs)
 
+    def has_few(self, n_pairs: int) -> bool:
+        """Whether numpy predicts so many pairs of each member, as JAX takes a second to start."""
+        return n_pairs * len(self.member_weights) <= _FEW_PAIRS and self.device != "gpu"
+
     @contextmanager
-    def predicting(self, n_pairs: int | None = None) -> Iterator[ModuleType]:
-        """Context with the functions for `n_pairs`: those of numpy for few, or compiled ones."""
-        few = n_pairs is not None and n_pairs * len(self.member_weights) <= _FEW_PAIRS
-        if few and self.device != "gpu":
-            yield numpy_inference
-            return
+    def compiled(self) -> Iterator[ModuleType]:
+        """Context that computes on the device, with the compiled predictions."""
         from twinned.models.neural import inference
         from twinned.models.neural.device import on_device
 
@@ -93,14 +98,18 @@ class PlainNetworks(_NetworkEnsemble):
 
     def predict(self, queries: Rows) -> Floats:
         """(member, query, output): the prediction of each member."""
-        with self.predicting(len(queries)) as inference:
-            out = inference.row_outputs(self.networks, self.matrix(queries))
+        X = self.matrix(queries)
+        if self.has_few(len(X)):
+            out = self.networks.outputs(X)
+        else:
+            with self.compiled() as inference:
+                out = inference.row_outputs(self.networks, X)
         return self.scale.inverse_transform_y(out.astype(np.float64))
 
     def queries_per_block(self, n_jobs: int | None) -> int:
         """Return the number of queries that are predicted at once."""
         # a layer before and after its activation in float32; three copies of the results
-        bytes_per_row = first_layer_bytes(self.shape) + 2 * 4 * max(self.shape.hidden_sizes)
+        bytes_per_row = self.shape.first_layer_bytes + 2 * 4 * max(self.shape.hidden_sizes)
         bytes_per_row += 3 * 8 * len(self.member_weights) * self.shape.n_outputs
         return self.budget(n_jobs).at_most(_PLAIN_ROWS, bytes_per_row)
 
@@ -121,11 +130,11 @@ class NeuralDifferenceModel(_NetworkEnsemble):
     def bytes_per_pair(self) -> int:
         # where no point is in two pairs, each has its own first layer; three copies of the results
         of_members = 3 * 8 * len(self.member_weights) * self.shape.n_outputs
-        return self._layer_bytes + 2 * first_layer_bytes(self.shape) + of_members
+        return self._layer_bytes + 2 * self.shape.first_layer_bytes + of_members
 
     @property
     def pairs_per_block(self) -> int:
-        with self.predicting() as inference:
+        with self.compiled() as inference:
             if inference.platform() != "cpu":
                 return inference.GPU_PAIRS
         return max(1, _CPU_BLOCK_BYTES // (self._layer_bytes + 8 * 4 * self.shape.n_outputs))
@@ -139,7 +148,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
         """(member, ..., output): F(first, second); the leading axes of both sides broadcast."""
         a, b = self.matrix(first), self.matrix(second)
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
-        with self.predicting() as inference:
+        with self.compiled() as inference:
             if is_grid:
                 out = inference.anchor_differences(self.networks, a[:, 0], b[0])
             else:
@@ -175,7 +184,7 @@ class AnchoredNetworks(AnchoredModel):
 
     @property
     def bytes_per_query(self) -> int:
-        return first_layer_bytes(self.model.shape)
+        return self.model.shape.first_layer_bytes
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
@@ -185,24 +194,21 @@ class AnchoredNetworks(AnchoredModel):
         anchors, anchors_y, merged_into = self._distinct_anchors
         anchor_weights = np.ones(len(merged_into)) if weights is None else weights
         merged_weights: Floats = np.bincount(merged_into, weights=anchor_weights).astype(np.float64)
-        n_pairs = len(queries) * len(anchors)
-        with model.predicting(n_pairs) as inference:
-            limits = inference.block_limits(model.shape, model.budget(n_jobs))
+        networks, of_members = model.networks, model.member_weights
+        known = anchors, anchors_y, merged_weights
+        if model.has_few(len(queries) * len(anchors)):
+            most_pairs = model.budget(n_jobs).at_most(CPU_PAIRS, 2 * model.shape.pair_bytes)
+            results = [networks.moments(of_members, model.matrix(queries), *known, most_pairs)]
+        else:
+            with model.compiled() as inference:
+                limits = inference.block_limits(model.shape, model.budget(n_jobs))
 
-        def one_block(rows: slice) -> tuple[Floats, Floats]:
-            block = model.matrix(queries.take(rows))
-            with model.predicting(n_pairs) as inference:
-                return inference.mean_and_variance(
-                    model.networks,
-                    model.member_weights,
-                    queries=block,
-                    anchors=anchors,
-                    anchor_y=anchors_y,
-                    anchor_weights=merged_weights,
-                    limits=limits,
-                )
+            def one_block(rows: slice) -> tuple[Floats, Floats]:
+                X = model.matrix(queries.take(rows))
+                with model.compiled() as inference:
+                    return inference.mean_and_variance(networks, of_members, X, *known, limits)
 
-        results = map_row_blocks(one_block, len(queries), limits.rows, n_jobs)
+            results = map_row_blocks(one_block, len(queries), limits.rows, n_jobs)
         means, variances = zip(*results, strict=True)
         mean = model.scale.inverse_transform_y(np.concatenate(means))
         if not variance:
@@ -224,7 +230,7 @@ class AnchoredNetworks(AnchoredModel):
                 if indices is not None:
                     used, positions = np.unique(indices[rows, columns], return_inverse=True)
                     anchors, positions = self._matrix[used], positions.reshape(len(block), -1)
-                with model.predicting() as inference:
+                with model.compiled() as inference:
                     anchor_blocks.append(
                         inference.anchor_differences(model.networks, block, anchors, positions)
                     )

@@ -12,6 +12,7 @@ and LeVeque). A tile is small enough for the cache of a CPU, or large enough for
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,21 +22,23 @@ from numpy.typing import NDArray
 
 from twinned.models.neural.device import platform
 from twinned.models.neural.network import (
+    CPU_PAIRS,
     Matrix,
     Network,
     Parameters,
     Shape,
     TrainedNetworks,
+    mixture,
     pad_rows,
     pad_to,
     round_up,
 )
-from twinned.models.neural.numpy_inference import CPU_PAIRS, BlockLimits, mixture
 from twinned.models.resources import MemoryBudget, row_blocks
 from twinned.rows.schema import Floats, Indices
 
 GPU_PAIRS = 262_144  # of a tile: a GPU needs enough to do
 _TILE_ANCHORS = 256  # enough for fast products, and little padding in the last tile
+_MAX_ROWS = 16_384  # queries, and anchors, with their first layer in memory at once
 
 
 def anchor_differences(
@@ -96,9 +99,22 @@ def _rows(shape: Shape, parameters: Parameters, X: Array, Z: Array | None) -> Ar
 # --- mean and variance over all anchors -----------------------------------------------------------
 
 
+class BlockLimits(NamedTuple):
+    """The largest part of the grid of queries and anchors that is in memory at once."""
+
+    pairs: int  # of a tile
+    rows: int  # queries, and as many anchors
+
+
 def block_limits(shape: Shape, budget: MemoryBudget) -> BlockLimits:
-    """Return the largest useful blocks within the memory limit."""
-    return BlockLimits.of(shape, budget, CPU_PAIRS if platform() == "cpu" else GPU_PAIRS)
+    """Return the largest useful blocks within the memory limit.
+
+    Half of the memory is for a tile, a quarter each for the first layer of queries and anchors.
+    """
+    return BlockLimits(
+        pairs=budget.at_most(CPU_PAIRS if platform() == "cpu" else GPU_PAIRS, 2 * shape.pair_bytes),
+        rows=budget.at_most(_MAX_ROWS, 4 * shape.first_layer_bytes),
+    )
 
 
 def mean_and_variance(

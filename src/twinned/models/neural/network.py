@@ -19,13 +19,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from twinned.rows.schema import Indices
+from twinned.models.resources import row_blocks
+from twinned.rows.schema import Floats, Indices
 
 Array = Any  # of numpy or JAX
 Parameters = dict[str, Array]
 Halves = tuple[Array, ...]  # of the first layer: one array (..., hidden) for each side of a pair
 Masks = Sequence[Array] | None  # of dropout: one for each hidden layer
 Matrix = NDArray[np.float32]  # scaled and padded features, (row, feature)
+CPU_PAIRS = 1024  # computed at once, so that their layers stay in the cache
 MemberParameters = dict[str, NDArray[np.float32]]  # leading axis member
 
 
@@ -76,6 +78,19 @@ class Shape:
     n_frequencies: int
     activation: str
     twin: bool
+
+    @property
+    def first_layer_bytes(self) -> int:
+        """The memory that the first layer of one point needs while it is computed.
+
+        Angles, sines and cosines and their concatenation, and both halves of the layer.
+        """
+        return 4 * (self.n_features * (2 + 5 * self.n_frequencies) + 2 * self.hidden_sizes[0])
+
+    @property
+    def pair_bytes(self) -> int:
+        """Of both orders before and after an activation, and of the difference of the two."""
+        return 4 * (5 * max(self.hidden_sizes) + self.n_outputs)
 
 
 def silu(x: Array) -> Array:
@@ -180,3 +195,40 @@ class TrainedNetworks(NamedTuple):
         """Return some of the members."""
         parameters = {name: value[members] for name, value in self.parameters.items()}
         return TrainedNetworks(self.shape, parameters)
+
+    def outputs(self, X: Matrix) -> NDArray[np.float32]:
+        """(member, row, output): predictions of plain networks by numpy, in units of scaled y."""
+        return np.stack([network.output(network.first_layer(X)[0]) for network in self._members()])
+
+    def moments(
+        self,
+        member_weights: Floats,
+        queries: Matrix,
+        anchors: Matrix,
+        anchor_y: Floats,
+        anchor_weights: Floats,
+        most_pairs: int,
+    ) -> tuple[Floats, Floats]:
+        """`inference.mean_and_variance` by numpy, of at most so many pairs at once."""
+        share = (anchor_weights / anchor_weights.sum())[:, None]
+        mean = np.empty((self.n_members, len(queries), anchor_y.shape[1]))
+        variance = np.empty_like(mean)
+        for member, network in enumerate(self._members()):
+            of_queries, of_anchors = network.first_layer(queries), network.first_layer(anchors)
+            for rows in row_blocks(len(queries), max(1, most_pairs // len(anchors))):
+                block = tuple(half[rows, None] for half in of_queries)
+                estimates = network.differences(block, of_anchors) + anchor_y
+                mean[member, rows] = (share * estimates).sum(axis=1)
+                deviations = estimates - mean[member, rows, None]
+                variance[member, rows] = (share * deviations**2).sum(axis=1)
+        return mixture(member_weights, mean, variance)
+
+    def _members(self) -> list[Network]:
+        return [Network(*self.take(member)) for member in range(self.n_members)]
+
+
+def mixture(weight: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance of a mixture of parts, which are the leading axis."""
+    share = weight / weight.sum()
+    total = np.tensordot(share, mean, axes=1)
+    return total, np.tensordot(share, variance + (mean - total) ** 2, axes=1)

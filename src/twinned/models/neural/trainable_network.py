@@ -108,7 +108,7 @@ def _weights(key: Array, rows: int, columns: int, fan_in: Array) -> Array:
 
 
 @jax.custom_vjp
-def silu(x: Array) -> Array:
+def _silu(x: Array) -> Array:
     return _silu_forward(x)[0]
 
 
@@ -124,16 +124,16 @@ def _silu_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Arr
     return (gradient * (sigmoid + value * (1.0 - sigmoid)),)
 
 
-silu.defvjp(_silu_forward, _silu_backward)
+_silu.defvjp(_silu_forward, _silu_backward)
 
 
 @jax.custom_vjp
-def matmul(x: Array, weight: Array) -> Array:
+def _matmul(x: Array, weight: Array) -> Array:
     return network.matmul(x, weight)
 
 
 def _matmul_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return matmul(x, weight), (x, weight)
+    return _matmul(x, weight), (x, weight)
 
 
 def _matmul_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
@@ -146,14 +146,14 @@ def _matmul_backward(residuals: tuple[Array, Array], gradient: Array) -> tuple[A
     return (by_row @ weight.T).reshape(x.shape), columns @ by_row
 
 
-matmul.defvjp(_matmul_forward, _matmul_backward)
+_matmul.defvjp(_matmul_forward, _matmul_backward)
 
 
-_ACTIVATIONS: dict[str, Any] = {"relu": jax.nn.relu, "silu": silu, "tanh": jnp.tanh}
+_ACTIVATIONS: dict[str, Any] = {"relu": jax.nn.relu, "silu": _silu, "tanh": jnp.tanh}
 
 
 class TrainableNetwork(Network):
     """A network whose layers have derivatives of their own, which are cheaper."""
 
     activations = _ACTIVATIONS
-    matmul = staticmethod(matmul)
+    matmul = staticmethod(_matmul)
