@@ -26,11 +26,19 @@ class VersionMismatchWarning(UserWarning):
     """A model was saved by other library versions than those that load it."""
 
 
-class UnknownCategoryWarning(UserWarning):
+class TableWarning(UserWarning):
+    """Something about the rows of a table; models of folds and members leave it to the final one.
+
+    A category or the values of a feature may be absent from a fold, and its held-out rows may be
+    outside of its training rows.
+    """
+
+
+class UnknownCategoryWarning(TableWarning):
     """A category is not in the training set; it is treated as different from every known one."""
 
 
-class TextFeatureWarning(UserWarning):
+class TextFeatureWarning(TableWarning):
     """A column of text is used as a category, but seems to be numeric, an identifier or a date."""
 
 
@@ -42,7 +50,7 @@ class MissingBatchWarning(UserWarning):
     """A model with batches predicts without `batch`: with the mean offset of all batches."""
 
 
-class ShiftWarning(UserWarning):
+class ShiftWarning(TableWarning):
     """Too many rows lie outside of the training rows for prediction intervals to hold."""
 
 
@@ -87,19 +95,3 @@ def require_extra(message: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise MissingExtraError(message) from error
-
-
-_TABLE_WARNINGS = (UnknownCategoryWarning, TextFeatureWarning, ShiftWarning)
-
-
-@contextmanager
-def ignore_table_warnings() -> Iterator[None]:
-    """Context for models of folds and members: warnings about the table are those of the final one.
-
-    A category or the values of a feature may be absent from a fold, and its held-out rows may be
-    outside of its training rows.
-    """
-    with warnings.catch_warnings():
-        for category in _TABLE_WARNINGS:
-            warnings.simplefilter("ignore", category)
-        yield

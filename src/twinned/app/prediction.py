@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from twinned.app.tables.table import Table
 from twinned.estimators.base import TwinMethods
 from twinned.estimators.molecules import fragment_columns
 from twinned.estimators.target import split_target
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.fitted.applicability import KnownValues
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
@@ -149,7 +150,7 @@ class TablePredictor:
 
     def describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
         """A sentence for each feature with values that no known row is like."""
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             matrix = (self.twin.targets_ or [self.model])[0].validate_queries(X).matrix
         schema, known = self.fitted.schema, self.fitted.anchors.matrix
         values = KnownValues(known, schema.categorical)

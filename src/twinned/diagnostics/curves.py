@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import Numbers, format_percent, rmse
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
 
@@ -87,7 +88,7 @@ def learning_curve(
     for training, held_out in folds:
         order, errors_of_fold = _order_by_groups(rng.permutation(training), groups), []
         for rows in (order[:size] for size in sizes):
-            with ignore_table_warnings():
+            with warnings.catch_warnings(action="ignore", category=TableWarning):
                 fitted = clone(estimator).fit(safe_indexing(X, rows), y[rows])
                 predicted = fitted.predict(safe_indexing(X, held_out))
             errors_of_fold.append(rmse(predicted, y[held_out]))

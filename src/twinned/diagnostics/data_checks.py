@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -27,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from twinned.diagnostics.errors import Numbers, format_percent, rmse_ratio
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.fitted.target import TargetTransform
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_interval, format_significant
@@ -114,7 +115,10 @@ class CheckedTable:
 
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
-        with ignore_table_warnings(), np.errstate(invalid="ignore"):
+        with (
+            warnings.catch_warnings(action="ignore", category=TableWarning),
+            np.errstate(invalid="ignore"),
+        ):
             matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
             features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
         return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)

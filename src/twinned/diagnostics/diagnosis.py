@@ -22,7 +22,7 @@ from twinned.diagnostics.recommendation import Recommendation, choose_model, pyt
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.budget import affordable_rows
 from twinned.estimators.target import TransformedTargetTwin, bound_arguments
-from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
+from twinned.exceptions import SkippedMemberWarning, TableWarning
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
@@ -49,7 +49,7 @@ class DiagnosedRows(TrainingRows):
         cls, blend: AutoTwinRegressor, transform: TargetTransform, **arguments: Any
     ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             rows = validate_training_rows(blend, **arguments, multi_output=False)
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")

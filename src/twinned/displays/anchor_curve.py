@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +17,7 @@ from twinned.diagnostics.data_checks import check_diagnosable
 from twinned.diagnostics.errors import rmse
 from twinned.displays.intervals import make_axes
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.rows.folds import row_folds
 from twinned.rows.validation import count_rows
 
@@ -107,7 +108,7 @@ class AnchorCurveDisplay:
             raise TypeError(f"estimator must be a twin, not a {type(estimator).__name__}.")
         known_y, rng = check_diagnosable(y, count_rows(X)), np.random.RandomState(0)
         folds = row_folds(len(known_y), _N_FOLDS, random_state)
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             twins = [
                 clone(estimator).fit(safe_indexing(X, rows), known_y[rows]) for rows, _ in folds
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypeVar
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.conformal import cross_errors, replace_groups
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.fitted.applicability import ClassStatistics
 from twinned.fitted.calibration import NeighborFeatures
 from twinned.fitted.held_out import HeldOutErrors
@@ -101,7 +102,7 @@ def measure_applicability(
         if twin.is_blend:
             raise ValueError("A blend has the groups of its fit; give them to fit.")
         fitted = replace_groups(fitted, encode_groups(groups, len(values)))
-    with ignore_table_warnings():
+    with warnings.catch_warnings(action="ignore", category=TableWarning):
         rows = twin.training_rows() if twin.is_blend else fitted.training_rows()
         errors = None
         if not twin.is_blend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
@@ -24,7 +25,7 @@ from twinned.estimators.blending.fitted_blend import (
 from twinned.estimators.blending.members import FitSettings, MemberSpec, resolve_members
 from twinned.estimators.blending.rows import blend_rows
 from twinned.estimators.molecules import fragment_columns
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.models.measurement_errors import weigh_by_error
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
 from twinned.rows.schema import Floats
@@ -322,7 +323,7 @@ class AutoTwinRegressor(BlendAttributes):
         has_fragments = len(settings.fragments) > 0
         specs = resolve_members(self.members, self.effort, has_fragments=has_fragments)
         fits = CrossFit(shared.rows, settings)
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             if budget is None:
                 members = fits.fit_all(specs)
             else:
@@ -378,7 +379,7 @@ class AutoTwinRegressor(BlendAttributes):
         selected = copy.copy(self)
         selected.set_params(members=[member.spec.entry for member in chosen], time_budget=None)
         budget = selected.fitted_.budget
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             combined = combine_members(chosen, record.rows, record.seed, budget, calibrate=True)
         vars(selected).update(combined)
         return selected

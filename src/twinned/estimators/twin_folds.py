@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.fitted.twin import FittedTwin
 from twinned.models.base_estimator import FAST, SIZES, SMALL, THOROUGH, THOROUGH_FOLDS, TreeSizes
 from twinned.rows.folds import draw_folds, encode_groups, equal_features
@@ -91,7 +92,7 @@ def predict_folds(
     predicted = np.full(known_rows.y.shape, np.nan)
     for number in np.unique(fold_of_rows[fold_of_rows >= 0]):
         held_out = known_rows.fold == number
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             model, _ = fit_model(rows.without(number), sizes)
             n_pairs = len(known_rows) * len(model.anchors)  # of all folds, for the fast path
             model.model.at_anchors(model.anchors.rows, model.anchors.outputs, n_pairs)

@@ -284,7 +284,7 @@ class QueryBlock:
         encoded, starts = self.completions
         if indices is not None and self.is_incomplete:
             indices = np.repeat(indices, np.diff(starts, append=len(encoded)), axis=0)
-        if self.anchored is not None and self.anchored.supports(encoded):
+        if self.anchored is not None:
             differences = self.anchored.differences(encoded, indices, n_jobs=twin.budget.n_jobs)
         else:
             rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
@@ -304,7 +304,7 @@ class QueryBlock:
     def moments(self) -> tuple[Floats, Floats]:
         """(query, output): mean and standard deviation of the estimates by differences."""
         twin, anchored, encoded = self.twin, self.anchored, self.completions[0]
-        if self.reduces and anchored is not None and anchored.supports(encoded):
+        if self.reduces and anchored is not None:
             mean, variance = anchored.moments(
                 encoded, twin.anchors.weight, variance=self.variance, n_jobs=twin.budget.n_jobs
             )

@@ -25,7 +25,6 @@ from sklearn.base import BaseEstimator
 from twinned.batches.effects import BatchEffects
 from twinned.fitted.anchors import AnchorEstimates, Anchors
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import row_blocks
 from twinned.pairing.differences import difference
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable, shorten
@@ -405,8 +404,8 @@ def attribute(
     differing = np.flatnonzero(differs.any(axis=1))
     result = np.zeros((len(queries), n_features, totals.shape[1]))
     step = max(1, _MIXTURES_PER_BLOCK // max(_MIXTURES_PER_PAIR, 2 * n_features))
-    for block in row_blocks(len(differing), step):
-        pairs = differing[block]
+    for start in range(0, len(differing), step):
+        pairs = differing[start : start + step]
         plans = [switching_plan(int(d)) for d in differs[pairs].sum(axis=1)]
         counts = [len(plan.sets) for plan in plans]
         mixtures = np.repeat(anchors[pairs], counts, axis=0)

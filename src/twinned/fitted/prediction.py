@@ -254,7 +254,8 @@ class Prediction:
     def _of_scores(self, scores: Floats) -> Floats:
         """(query, score) values of y at these scores (score,), or (query, score)."""
         scale = self.scale[:, None]  # first, as its moments contain the location
-        return self.fitted.target.invert(self.location[:, None] + scale * scores)
+        values = self.location[:, None] + scale * scores
+        return values if self.fitted.target == IDENTITY else self.fitted.target.invert(values)
 
     def _to_scores(self, y: Floats) -> Floats:
         scale = self.scale  # first, as its moments contain the location

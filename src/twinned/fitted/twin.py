@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from twinned.batches.effects import BatchEffects
 from twinned.exceptions import MissingBatchWarning, warn_caller
@@ -26,7 +27,7 @@ from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import Prediction, error_correlation
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.models.protocol import AnchoredModel, DifferenceModel
-from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
+from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks
 from twinned.pairing.anchors import GPWeights, UniformWeights, WeightStrategy
 from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Queries, Rows, TableSchema
@@ -118,9 +119,10 @@ class FittedTwin:
     ) -> Iterator[tuple[Indices, Prediction]]:
         """Incomplete queries, in blocks, and predictions of the rows that complete them, n each."""
         incomplete = np.flatnonzero(self.find_incomplete(queries))
-        for block in row_blocks(len(incomplete), _ROWS_PER_COMPLETION):
-            completed, _ = self.complete(self.queries(queries.matrix[incomplete[block]]))
-            yield incomplete[block], Prediction(self, completed, calibration)
+        for start in range(0, len(incomplete), _ROWS_PER_COMPLETION):
+            rows = incomplete[start : start + _ROWS_PER_COMPLETION]
+            completed, _ = self.complete(self.queries(queries.matrix[rows]))
+            yield rows, Prediction(self, completed, calibration)
 
     def moments(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
         """(query, output): mean, and raw standard deviation of the estimates by differences.
@@ -207,7 +209,7 @@ class FittedTwin:
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
-        blocks = row_blocks(len(queries), _ROWS_PER_ENCODING)
+        blocks = gen_batches(len(queries), _ROWS_PER_ENCODING)
         parts = [self.anchors.process.std(queries.take(rows).features) for rows in blocks]
         return np.concatenate(parts)
 
@@ -234,7 +236,7 @@ class FittedTwin:
         """(row, output): F(first, second) row by row, and its standard deviation over members."""
         means, stds = [], []
         with limit_threads(self.budget.n_jobs):
-            for rows in row_blocks(len(first), self.pairs_per_block):
+            for rows in gen_batches(len(first), self.pairs_per_block):
                 members = self.model.differences(first.take(rows), second.take(rows))
                 means.append(mean := self.mean_of_members(members))
                 stds.append(np.sqrt(self.mean_of_members((members - mean) ** 2)))
@@ -245,7 +247,7 @@ class FittedTwin:
     ) -> Floats:
         """(query, output): mean |F(x, i) + F(i, j) + F(j, x)| over random anchors i and j."""
         results, anchors = [], self.anchors.rows
-        for rows in row_blocks(len(queries), _ROWS_PER_LOOP_DRAW):
+        for rows in gen_batches(len(queries), _ROWS_PER_LOOP_DRAW):
             block = queries.take(rows)
             i, j = draw_loops(len(block), len(anchors), n_loops, rng)
             x = block.take(np.repeat(np.arange(len(block)), n_loops))
@@ -311,8 +313,8 @@ class FittedTwin:
 
     def in_batches(self, queries: Queries, batch: Any) -> Queries:
         """Rows to predict with the deviations of their batches; None is an unknown batch."""
-        self.check_batch(batch)
         if self.batches is None:
+            self.check_batch(batch)
             return queries
         n_queries = len(queries)
         codes = np.full(n_queries, -1) if batch is None else self.batches.codes_of(batch, n_queries)
@@ -375,8 +377,8 @@ class FittedTwin:
         anchored = self.model.at_anchors(anchors.rows, anchors.outputs, n_pairs)
         if anchored is None:
             return None, False
-        options = {"weighted": anchors.weight is not None, "variance": variance}
-        if reduce and self.uses_all_anchors_equally and anchored.can_reduce(**options):
+        is_plain = anchors.weight is None and not variance
+        if reduce and self.uses_all_anchors_equally and (is_plain or not anchored.mean_only):
             return anchored, True
         # with too little memory for the estimates of one query, its anchors are split into blocks
         return anchored if self.budget.fits(self._bytes_per_query(anchored)) else None, False

@@ -15,6 +15,8 @@ from twinned.rows.schema import Floats, Indices, Rows
 class AnchoredModel(Protocol):
     """A difference model bound to fixed anchors: it predicts without building pairs."""
 
+    mean_only = False  # whether `moments` has only the mean, and only with equal weights
+
     @property
     def bytes_per_query(self) -> int:
         """Memory that one query needs, apart from the returned differences."""
@@ -22,14 +24,6 @@ class AnchoredModel(Protocol):
     @property
     def queries_per_block(self) -> int:
         """The number of queries that `moments` reduces fastest at once."""
-
-    def supports(self, queries: Rows) -> bool:
-        """Whether the fast path gives the same predictions as `DifferenceModel` for these rows."""
-        return True
-
-    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        """Whether `moments` is available with anchor weights and with the variance."""
-        return True
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
+from sklearn.utils import gen_batches
 from threadpoolctl import ThreadpoolController
 
 from twinned.exceptions import MemoryLimitError
@@ -131,17 +132,11 @@ class MemoryBudget(NamedTuple):
         return min(count, maximum)
 
 
-def row_blocks(n_rows: int, rows_per_block: int) -> list[slice]:
-    """Consecutive slices of at most `rows_per_block` rows."""
-    starts = range(0, n_rows, rows_per_block)
-    return [slice(start, min(start + rows_per_block, n_rows)) for start in starts]
-
-
 def map_row_blocks(
     function: Callable[[slice], Result], n_rows: int, rows_per_block: int, n_jobs: int | None
 ) -> list[Result]:
     """`function(rows)` of all blocks of rows, in order, on `n_jobs` threads."""
-    blocks = row_blocks(n_rows, rows_per_block)
+    blocks = list(gen_batches(n_rows, rows_per_block))
     if len(blocks) == 1 or count_threads(n_jobs) == 1:
         return [function(rows) for rows in blocks]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils import gen_batches
 
 from twinned._compat import bins_without_weights, boosting_trees, is_search, set_folds
 from twinned.exceptions import MemoryLimitError
@@ -26,7 +27,7 @@ from twinned.models.base_estimator import (
     supports_weights,
 )
 from twinned.models.protocol import AnchoredModel
-from twinned.models.resources import count_threads, parse_memory_limit, row_blocks
+from twinned.models.resources import count_threads, parse_memory_limit
 from twinned.models.trees import predictor
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import PairFeatures, both_orders, difference
@@ -73,7 +74,7 @@ def build_pairs(
     It is filled in blocks, so that no second array of its size is allocated.
     """
     pairs = np.empty((len(first), features.width), dtype=features.dtype)
-    for rows in row_blocks(len(first), max(1, _BLOCK_BYTES // features.bytes_per_pair)):
+    for rows in gen_batches(len(first), max(1, _BLOCK_BYTES // features.bytes_per_pair)):
         pairs[rows] = features.build(left.take(first[rows]), right.take(second[rows]))
     return pairs
 
@@ -413,7 +414,7 @@ class SklearnDifferenceModel:
         if trees is None or trees.n_features > features.width:
             return None
         limit = parse_memory_limit(self.memory_limit)
-        anchored = predictor.AnchoredTrees(
+        return predictor.AnchoredTrees(
             trees=trees,
             features=features,
             anchors=anchors,
@@ -422,4 +423,3 @@ class SklearnDifferenceModel:
             symmetric=self.symmetric,
             cache_bytes=_CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3),
         )
-        return anchored if anchored.supports(anchors) else None

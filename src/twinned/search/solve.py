@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from twinned.exceptions import UnreachedTargetWarning, ignore_table_warnings
+from twinned.exceptions import TableWarning, UnreachedTargetWarning
 from twinned.fitted.applicability import LABELS, OUTSIDE
 from twinned.rows.schema import NUMERIC, Floats, is_table, known_medians
 from twinned.rows.validation import check_integer
@@ -166,7 +166,7 @@ def _encode_row(forward, row, argument):
         row = pd.DataFrame({name: [row[name]] for name in names})
     elif not is_table(row):
         row = pd.DataFrame(np.atleast_2d(np.asarray(row, dtype=object)), columns=names)
-    with ignore_table_warnings():
+    with warnings.catch_warnings(action="ignore", category=TableWarning):
         encoded = forward.encode(row)
     if len(encoded) != 1:
         raise ValueError(f"{argument} must be one row, not {len(encoded)}.")

@@ -212,21 +212,6 @@ def test_float32_input(name, rng, choose_kernel):
     check_same(clone(twin).fit(X.astype(np.float32), y), queries, choose_kernel)
 
 
-def test_values_beyond_float32_are_not_supported(rng):
-    """Libraries that round to float32 reject them with their own messages."""
-    X, y, queries = problem(rng)
-    schema = TableSchema.all_numeric(3)
-    features = PairFeatures("difference", schema, FLOAT64)
-    anchors = schema.to_rows(X)
-    for name, supported in (("tree", False), ("histograms", True)):
-        estimator = clone(BASES[name]).fit(features.build(anchors, anchors), y)
-        trees = SklearnDifferenceModel(estimator, features, 1.0, True, 1).trees_at(anchors, y)
-        assert trees.supports(schema.to_rows(queries))
-        queries[0, 0] = 1e39
-        assert trees.supports(schema.to_rows(queries)) == supported
-        queries[0, 0] = 0.0
-
-
 @pytest.mark.parametrize("scale", [1e-12, 1e15])
 def test_extreme_targets(scale, rng, choose_kernel):
     X, y, queries = problem(rng)
@@ -516,19 +501,6 @@ def test_nodes_that_no_path_reaches_are_not_counted():
         np.zeros(5, int), np.zeros(5), left, right, np.ones(5, bool), np.ones((5, 1)), 1.0, 0
     )
     assert not len(packing.pack_trees([tree] * 9, FLOAT64).inner_nodes)
-
-
-def test_moments_that_have_no_reduction(rng):
-    trees, schema = random_tree(rng, rng.normal(size=(9, 2)), 5, False), TableSchema.all_numeric(2)
-    rows = schema.to_rows(rng.normal(size=(6, 2)))
-    features = PairFeatures("difference", schema, FLOAT64)
-    options = {"symmetric": True, "cache_bytes": 0}
-
-    ensemble = TreeEnsemble([trees], np.ones(1))
-    anchored = AnchoredTrees(ensemble, features, rows, np.arange(6.0), 1.0, **options)
-    assert anchored.can_reduce(weighted=False, variance=False)
-    assert not anchored.can_reduce(weighted=True, variance=False)
-    assert not anchored.can_reduce(weighted=False, variance=True)
 
 
 @pytest.mark.parametrize(

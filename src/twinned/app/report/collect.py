@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
+from sklearn.utils import gen_batches
 
 from twinned._version import __version__
 from twinned.app.report.grid import make_grid, summarize_features
@@ -29,7 +30,6 @@ from twinned.fitted.explanation import (
 from twinned.fitted.held_out import LocalResiduals
 from twinned.fitted.quantiles import tails
 from twinned.fitted.twin import FittedTwin
-from twinned.models.resources import row_blocks
 from twinned.rows.folds import Folds, distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -296,7 +296,7 @@ def _adjustments(fitted: FittedTwin, rows: Indices, table: pd.DataFrame, seconds
     queries = fitted.queries(fitted.anchors.matrix[rows])
     adjustments = np.full((len(table), fitted.anchors.matrix.shape[1]), np.nan)
     end = time.perf_counter() + seconds
-    for block in row_blocks(len(rows), _ROWS_PER_BLOCK):
+    for block in gen_batches(len(rows), _ROWS_PER_BLOCK):
         if time.perf_counter() > end:
             break
         is_shown = table["query"].between(block.start, block.stop - 1).to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -28,7 +29,7 @@ from twinned.estimators.blending.weights import (
     twin_contribution,
 )
 from twinned.estimators.methods import per_target
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.held_out import HeldOutErrors, LocalResiduals, with_residuals
@@ -163,7 +164,10 @@ class BlendAttributes(BaseTwin):
         As of `TwinRegressor`. Of several targets, each has the rows with a value of it.
         """
         if not self.targets_:
-            with ignore_table_warnings(), limit_threads(self.n_jobs):
+            with (
+                warnings.catch_warnings(action="ignore", category=TableWarning),
+                limit_threads(self.n_jobs),
+            ):
                 extended = super().add_anchors(X, y, batch=batch)
             vars(extended).pop("_record", None)
             return extended

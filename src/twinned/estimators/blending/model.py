@@ -15,6 +15,7 @@ are else those of a few molecules. A member may have some columns of the table o
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import TableWarning
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.differences import difference
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema, known_medians
@@ -204,7 +205,7 @@ class BlendModel:
         """(used member, ..., 1): F(first, second), for sides whose leading axes broadcast."""
         sides = np.broadcast_arrays(self.schema.to_matrix(first), self.schema.to_matrix(second))
         a, b = (side.reshape(-1, side.shape[-1]) for side in sides)
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             member_differences = [self.members[i].differences(a, b) for i in self.used]
         return np.stack(member_differences).reshape(-1, *sides[0].shape[:-1], 1)
 
@@ -215,7 +216,7 @@ class BlendModel:
     def predict_members(self, matrix: Floats, members: Indices | None = None) -> Floats:
         """(query, member): predictions of encoded queries by all or these members."""
         chosen = range(len(self.members)) if members is None else members
-        with ignore_table_warnings():
+        with warnings.catch_warnings(action="ignore", category=TableWarning):
             return np.column_stack([self.members[i].predict(matrix) for i in chosen])
 
 

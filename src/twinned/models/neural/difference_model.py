@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from twinned.models.neural.inputs import Scale
 from twinned.models.neural.network import (
@@ -21,7 +22,7 @@ from twinned.models.neural.network import (
     pad_to,
 )
 from twinned.models.protocol import AnchoredModel
-from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
+from twinned.models.resources import MemoryBudget, map_row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.schema import Floats, Indices, Rows
 
@@ -225,7 +226,7 @@ class AnchoredNetworks(AnchoredModel):
         def one_block(rows: slice) -> Floats:
             block = model.matrix(queries.take(rows))
             anchor_blocks = []
-            for columns in row_blocks(n_anchors, max(1, most_pairs // len(block))):
+            for columns in gen_batches(n_anchors, max(1, most_pairs // len(block))):
                 anchors, positions = self._matrix[columns], None
                 if indices is not None:
                     used, positions = np.unique(indices[rows, columns], return_inverse=True)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from twinned.models.neural.device import platform
 from twinned.models.neural.network import (
@@ -33,7 +34,7 @@ from twinned.models.neural.network import (
     pad_to,
     round_up,
 )
-from twinned.models.resources import MemoryBudget, row_blocks
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import Floats, Indices
 
 GPU_PAIRS = 262_144  # of a tile: a GPU needs enough to do
@@ -136,7 +137,7 @@ def mean_and_variance(
     center = anchor_weights @ anchor_y / anchor_weights.sum()
     values = np.column_stack([anchor_y - center, anchor_weights / anchor_weights.mean()])
     shares, means, variances = [], [], []
-    for block in row_blocks(len(anchors), limits.rows):
+    for block in gen_batches(len(anchors), limits.rows):
         mean, squares = _member_moments(
             networks, queries, anchors[block], values[block], limits.pairs
         )

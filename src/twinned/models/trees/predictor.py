@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.utils import gen_batches
 
-from twinned.models.resources import count_threads, row_blocks
+from twinned.models.resources import count_threads
 from twinned.models.trees.anchor_masks import (
     MAX_ANCHORS,
     AnchorMasks,
@@ -33,10 +34,7 @@ MIN_WORK = 5_000_000
 # Packing a node takes as long as predicting this many pairs with a tree.
 _PAIRS_PER_NODE = 2
 _MIN_QUERIES_PER_TASK = 16
-_BLOCK_BYTES = 64_000_000  # of queries whose estimates are reduced at once
-# Larger values may be infinite in float32, which libraries reject with their own messages.
-_MAX_FLOAT32 = 1e38
-
+_BLOCK_BYTES = 64_000_000
 _Part = TypeVar("_Part", "PackedTrees", AnchorMasks)
 
 
@@ -62,6 +60,7 @@ class AnchoredTrees:
         Memory for packed trees and masks of anchors, which are stored for the next call.
     """
 
+    mean_only = True
     trees: TreeEnsemble
     features: PairFeatures
     anchors: Rows
@@ -107,19 +106,9 @@ class AnchoredTrees:
         work = n_pairs * len(self.trees.trees)
         return self.packed is not None or work >= _PAIRS_PER_NODE * self.trees.n_nodes
 
-    def supports(self, queries: Rows) -> bool:
-        """Whether all values are finite in the type in which the library compares them."""
-        if self.trees.value_type != FLOAT32:
-            return True
-        return not (np.abs(queries.numeric) > _MAX_FLOAT32).any()
-
     @property
     def queries_per_block(self) -> int:
         return max(1, _BLOCK_BYTES // self.bytes_per_query)
-
-    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
-        """Whether `moments` is available: for the mean with equal weights."""
-        return not weighted and not variance
 
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
@@ -183,7 +172,7 @@ class AnchoredTrees:
         n_threads, step = count_threads(n_jobs), max(len(terms), 1)
         if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
             step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
-        blocks = row_blocks(len(terms), step)
+        blocks = list(gen_batches(len(terms), step))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 start = 0
@@ -215,7 +204,7 @@ class AnchoredTrees:
             return
         masks = (
             build_anchor_masks(self._anchors[rows], self._layout, self._n_ordered)
-            for rows in row_blocks(len(self._anchors), chunk_size(self._anchors.shape[1]))
+            for rows in gen_batches(len(self._anchors), chunk_size(self._anchors.shape[1]))
         )
         max_bytes = self.cache_bytes - self.cached_bytes if self.packed is not None else 0
         self.masks = yield from _parts_to_store(masks, max_bytes)
