@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from sklearn.utils import gen_batches
 
-from twinned.models.resources import row_blocks
 from twinned.rows.schema import Floats, Indices
 
 Array = Any  # of numpy or JAX
@@ -215,7 +215,7 @@ class TrainedNetworks(NamedTuple):
         variance = np.empty_like(mean)
         for member, network in enumerate(self._members()):
             of_queries, of_anchors = network.first_layer(queries), network.first_layer(anchors)
-            for rows in row_blocks(len(queries), max(1, most_pairs // len(anchors))):
+            for rows in gen_batches(len(queries), max(1, most_pairs // len(anchors))):
                 block = tuple(half[rows, None] for half in of_queries)
                 estimates = network.differences(block, of_anchors) + anchor_y
                 mean[member, rows] = (share * estimates).sum(axis=1)
