@@ -5,8 +5,6 @@ to set private attributes from what a file holds. Libraries are imported where t
 for numpy.
 """
 
-from __future__ import annotations
-
 import inspect
 from contextlib import contextmanager
 

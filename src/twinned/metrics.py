@@ -6,8 +6,6 @@ several targets, over the targets; further arguments are `sample_weight`, and `b
 `scoring` to `cross_val_score`, as larger is better.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 `fit_many` trains splits, folds or data sets as one compiled program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 First estimates are made before models are fitted to y without the deviations.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeVar
 

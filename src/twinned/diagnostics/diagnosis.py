@@ -1,7 +1,5 @@
 """Diagnosis of a data set: a blend within a time budget, the model to use, and its checks."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

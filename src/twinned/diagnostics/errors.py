@@ -1,7 +1,5 @@
 """Out-of-fold errors in units of the target: summaries, ratios of two models, and a leaderboard."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recommended model of a diagnosis: a blend or a single member, the reason, and Python code."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

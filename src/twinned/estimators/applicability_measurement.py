@@ -1,7 +1,5 @@
 """Measured error and coverage of the classes of applicability, from rows that are held out."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace

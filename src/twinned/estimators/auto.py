@@ -1,7 +1,5 @@
 """AutoTwinRegressor: a blend of twins, networks, trees, Gaussian processes and ridge."""
 
-from __future__ import annotations
-
 import copy
 import time
 import warnings

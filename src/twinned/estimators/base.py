@@ -1,7 +1,5 @@
 """Base classes of twins, with the attributes of every fitted twin and its further anchors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self

@@ -11,8 +11,6 @@ fold, whose rows so get scores, and once more to all rows. It can also fit σ to
 out-of-fold errors (see `twinned.fitted.calibration`).
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from numbers import Integral

@@ -1,7 +1,5 @@
 """Methods of one or several rows: anchors, comparables, applicability, joint samples and ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal, overload
 

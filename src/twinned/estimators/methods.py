@@ -1,7 +1,5 @@
 """Predictions of every fitted twin: the validation of rows, and their predictive distribution."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """MoleculeFeatures: descriptors and counted fragments of molecules, computed by RDKit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

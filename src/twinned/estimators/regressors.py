@@ -1,7 +1,5 @@
 """GPRegressor and PowerRegressor: regressors that are members of blends."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """Twins of a transformed target: fitted to the logarithm or a power of y, with results for y."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from typing import Self

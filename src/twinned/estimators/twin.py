@@ -1,7 +1,5 @@
 """TwinRegressor: twin regression over any scikit-learn regressor."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """What C code and ONNX models read from fitted models, and what neither can export."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Thinning: the few anchors that predict as all of them do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

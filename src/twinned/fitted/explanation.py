@@ -9,8 +9,6 @@ explain is another one, as that to the out-of-fold prediction of the anchor, the
 among the features in proportion to the size of their adjustments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Errors of held-out rows: the calibration of intervals by them, and residuals of the anchors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self

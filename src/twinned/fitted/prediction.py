@@ -7,8 +7,6 @@ process with the learned length scales and noise, given the anchors: rows are co
 near to each other, in units of what matters, and far from the anchors. The third is independence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Known rows that are added to a fitted twin, and the deviations of its batches."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple

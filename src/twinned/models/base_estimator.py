@@ -1,7 +1,5 @@
 """The base estimator of a twin: its default, its validation and its capabilities."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ then the weighted mean of their similarity and of the kernel of the other featur
 common length scale; the likelihood chooses it, the weight and the noise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

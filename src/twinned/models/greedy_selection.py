@@ -1,7 +1,5 @@
 """Weights of several models, from their errors on the same rows."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import nnls
 

@@ -7,8 +7,6 @@ which a feature with a linear effect hardly counts (`benchmarks/anchors/learned_
 same reason, the relevance of a feature for y is not its length scale but its slope.
 """
 
-from __future__ import annotations
-
 import joblib
 import numpy as np
 

@@ -8,8 +8,6 @@ variance of the row, which does not include errors of the model: so their weight
 variance, the likeliest one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypeVar
 

@@ -5,8 +5,6 @@ computed from these two by `twinned.fitted`, so a new kind of twin is one class 
 `differences`; `at_anchors` is an optional fast path.
 """
 
-from __future__ import annotations
-
 from typing import Protocol, Self
 
 from twinned.rows.schema import Floats, Indices, Rows

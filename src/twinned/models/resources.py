@@ -4,8 +4,6 @@ OpenMP and BLAS use all cores by default, which makes small problems slower, and
 where other processes use the cores: threads wait actively for each other.
 """
 
-from __future__ import annotations
-
 import numbers
 import re
 import sys

@@ -4,8 +4,6 @@ A feature of a table becomes three columns of a pair, and every tree searches al
 wide table, constant features, copies of other features and the least important ones are dropped.
 """
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -10,8 +10,6 @@ have equal values that no model predicts, near 0 if their values differ as much 
 different rows do from their predictions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 

@@ -3,8 +3,6 @@
 No other module adds, subtracts or negates differences by itself.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pairs of training rows: strategies that draw them, and folds of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 

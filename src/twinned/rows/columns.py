@@ -1,7 +1,5 @@
 """Columns of tables: their dtypes, and their values as numbers or codes of categories."""
 
-from __future__ import annotations
-
 import datetime
 import warnings
 from collections.abc import Hashable, Iterable, Sequence

@@ -5,8 +5,6 @@ tasks of all partitions depend: it is sent to each worker once, and it is comput
 worker that held it dies. Dask is imported only where an argument is one of its collections.
 """
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Folds of rows, groups of rows, and rows with equal features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from numbers import Integral
 

@@ -1,7 +1,5 @@
 """Numbers and names as text."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ The search is exact, by scikit-learn. Distances are computed on the features as 
 categorical features as indicators, or by a learned metric (`twinned.models.learned_metric`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Input validation of parameters, tables, targets, weights and batches."""
 
-from __future__ import annotations
-
 import numbers
 import re
 from collections.abc import Hashable, Iterator, Sequence

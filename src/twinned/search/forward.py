@@ -1,7 +1,5 @@
 """A fitted model as a function of encoded rows, with the known rows that it was fitted to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from functools import cached_property
 

@@ -9,8 +9,6 @@ evaluate. What the model differs from it is learned along the steps (Broyden's m
 each step needs one prediction for each row, whatever the kind of model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ each sample, which is the best known one or that of a row that is pending or alr
 Thompson sampling selects the best row of each sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """`solve`: inputs whose predicted target is as wanted."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

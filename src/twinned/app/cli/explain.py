@@ -1,7 +1,5 @@
 """`twinned explain`: comparable known cases of the rows of a table, with adjustment grids."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

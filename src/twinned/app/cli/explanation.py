@@ -1,7 +1,5 @@
 """Explanations of the rows of a table: comparable known cases, as grids and as a table."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

@@ -1,7 +1,5 @@
 """Fits of `twinned fit`: blends and single twins, with their cross-validation."""
 
-from __future__ import annotations
-
 import time
 import warnings
 

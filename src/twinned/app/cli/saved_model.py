@@ -1,7 +1,5 @@
 """A saved model applied to the rows of a table, and files and printed tables of results."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

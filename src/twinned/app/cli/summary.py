@@ -1,7 +1,5 @@
 """Results of `twinned fit` and `twinned advise` as lines of text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from twinned.app.cli import messages

@@ -1,7 +1,5 @@
 """Training data of a table: features, target, groups and labels, as the options specify."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Content of the report as strings, numbers and lists of them: the JSON output of `advise`."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Adjustment grids: a row and its comparable known cases, one in each column, as texts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Report as one HTML page that loads nothing else, with charts drawn by matplotlib."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -5,8 +5,6 @@ foreign page cannot reach it by DNS rebinding, and bounds the size of a request 
 answer.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

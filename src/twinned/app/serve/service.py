@@ -1,7 +1,5 @@
 """Predictions, intervals and comparable cases of one fitted twin, as plain JSON values."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Sequence

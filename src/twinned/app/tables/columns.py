@@ -1,7 +1,5 @@
 """Conversion of a column to numbers, categories or date parts, with errors that name the cell."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

@@ -5,8 +5,6 @@ and what they hold: `lead (limit)`, `day (month)`, `smiles (MolWt)`. Their names
 model stores of them.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

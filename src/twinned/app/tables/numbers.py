@@ -1,7 +1,5 @@
 """Notation of numbers: decimal sign, thousands separator, signs of units, detection limits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

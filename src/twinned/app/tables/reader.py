@@ -3,8 +3,6 @@
 The readers of pandas are not used for text because they do not report the line of a value.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -10,8 +10,6 @@ the most important features, and all categorical ones. Each fold selects its own
 that it holds out: out-of-fold errors are those of the whole procedure.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Attributes of a fitted blend, and its fitted state from cross-fitted members."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Training rows of `AutoTwinRegressor`: equal rows merged, and folds that all members share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

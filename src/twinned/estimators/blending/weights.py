@@ -6,8 +6,6 @@ decided by its *nested* error: the weights are fitted to the out-of-fold predict
 of the rows and evaluated on the remaining fifth, several times.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple

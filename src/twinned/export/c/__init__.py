@@ -1,7 +1,5 @@
 """Export of fitted models as one self-contained C99 header."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re

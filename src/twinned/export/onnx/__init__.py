@@ -5,8 +5,6 @@ query is predicted in a loop over rows, so that memory does not grow with the ba
 adds one part to the graph: `inputs`, `regressors`, `twins`, `models`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from os import PathLike
 

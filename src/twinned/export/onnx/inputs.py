@@ -5,8 +5,6 @@ columns. A table with text has one input per column, named as the column and of 
 Numbers are float or double, text is string.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

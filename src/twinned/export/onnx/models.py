@@ -1,7 +1,5 @@
 """Assembly of a model file: inputs, the steps before and after the model, its outputs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Regressors of scikit-learn, LightGBM and twinned, on a matrix of numbers; nearest rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Networks compute in float32, as they were trained, all members at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ computed by CPU devices of their own, which have the threads of `n_jobs`. JAX's 
 as it is for other programs of the process. Systems other than Linux have no such devices.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

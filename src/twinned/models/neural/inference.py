@@ -9,8 +9,6 @@ mean and a sum of squared deviations, and two of those are merged without cancel
 and LeVeque). A tile is small enough for the cache of a CPU, or large enough for a GPU.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Parameters of neural estimators: efforts, settings of members, and the options of a training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

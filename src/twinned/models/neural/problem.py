@@ -1,7 +1,5 @@
 """A training problem: a table that is scaled and split into folds, with inputs of each network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Self
 

@@ -6,8 +6,6 @@ exactly the numbers that it would get alone. It is also several times cheaper on
 random bits of dropout cost more than the matrix products.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

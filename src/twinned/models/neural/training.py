@@ -9,8 +9,6 @@ One step of a twin draws `batch_points` points and pairs each with `n_partners` 
 batch: embedding and first layer are computed once per point, not once per pair.
 """
 
-from __future__ import annotations
-
 from functools import partial, wraps
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ is that of one member of one problem, which also compiles in half the time, and 
 distributed over `n_jobs` threads.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ So the anchors that meet it are the first ones in the order of that value, and t
 row of a table that is computed once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ from the start of a contiguous array, and it is checked only under numba's bound
 # mypy: ignore-errors
 # numba has no type annotations; types are those that it infers from the arguments of each call.
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 from collections.abc import Callable

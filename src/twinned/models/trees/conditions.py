@@ -3,8 +3,6 @@
 # mypy: ignore-errors
 # Types of compiled functions are those that numba infers from the arguments of each call.
 
-from __future__ import annotations
-
 import numpy as np
 
 from twinned.models.trees import anchor_masks as field

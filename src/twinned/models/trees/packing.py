@@ -3,8 +3,6 @@
 Imported only where it is used, as loading numba takes a second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

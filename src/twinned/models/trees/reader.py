@@ -3,8 +3,6 @@
 The trees of scikit-learn are read directly, those of LightGBM by means of treelite.
 """
 
-from __future__ import annotations
-
 import logging
 from numbers import Integral
 from typing import NamedTuple
