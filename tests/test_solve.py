@@ -208,7 +208,7 @@ def test_known_values_and_approximation_have_the_offset_of_the_batch():
     y = 3 * X[:, 0] + X[:, 1] + 50 * (batch == "new")
     twin = TwinRegressor(Ridge(1e-6), pairs=10, random_state=0).fit(X, y, batch=batch)
     for name in ("new", "old"):
-        forward = ForwardModel(twin, name)
+        forward = ForwardModel(twin, name, {})
         predicted = twin.predict(X, batch=name)
         np.testing.assert_allclose(forward.known_y[0][:, 0], predicted, atol=0.1)
         np.testing.assert_allclose(forward.approximate(X)[:, 0, 0], predicted, atol=0.1)
@@ -450,3 +450,23 @@ def test_intervals_at_a_maximum_are_extended_by_the_error_of_the_best_candidate(
         extended = (plain - ends)[:, worse] * (1 if goal == "max" else -1)
         assert (extended > 0).all()
         np.testing.assert_allclose(extended, extended[0], rtol=0.01)
+
+
+def test_function_has_its_exact_solutions():
+    bounds = {"a": (-2.0, 2.0), "b": "0..1"}
+    found = solve(lambda X: X["a"] ** 2 + X["b"], 1.0, bounds=bounds, fixed={"b": 0.19}, n=2)
+    assert found["reached"].all()
+    np.testing.assert_allclose(sorted(found["a"]), [-0.9, 0.9], atol=1e-4)
+    np.testing.assert_allclose(found["predicted"], found["a"] ** 2 + found["b"])
+    assert not {"lower", "upper"} & set(found)
+    best = solve(
+        lambda X: np.column_stack([X["a"], X["b"]]), {"y0": "max", "y1": "<= 0.5"}, bounds=bounds
+    )
+    assert best["a"][0] == pytest.approx(2.0)
+    assert best["b"].max() <= 0.5
+
+
+@pytest.mark.parametrize("bounds", [None, {"a": (0, None)}, {"a": ">= 2"}])
+def test_function_needs_bounds(bounds):
+    with pytest.raises(ValueError, match="bounds must have both ends of all columns of a function"):
+        solve(lambda X: X["a"], 1.0, bounds=bounds)

@@ -1,6 +1,7 @@
 """`--smiles`: a column of molecules as features of the commands."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ def run(*arguments):
 @pytest.fixture
 def fitted(table):
     path = table.with_name("model.twin")
-    options = ("--smiles", "structure", "--label", "structure", "--budget", "1s", "-o", path)
+    options = ("--smiles", "structure", "--budget", "1s", "-o", path)  # which names the rows, too
     result = run("fit", table, "-t", "y", *options)
     assert result.exit_code == 0, result.output
     return path, result
@@ -99,6 +100,8 @@ def test_service_takes_the_smiles(fitted):
     client = testclient.TestClient(make_app(model, "molecules"), base_url="http://localhost")
     inputs = client.get("/about").json()["inputs"]
     assert sorted(column["name"] for column in inputs) == ["dose", "structure"]
+    [molecule] = [column for column in inputs if column["name"] == "structure"]
+    assert molecule == {"name": "structure", "kind": "smiles", "middle": "CO"}
     row = {"structure": "OCCC", "dose": 2.5}
     answer = client.post("/predict", json={"rows": [row]})
     assert answer.status_code == 200, answer.text
@@ -106,3 +109,45 @@ def test_service_takes_the_smiles(fitted):
     features = features.add_suffix(")").assign(dose=2.5)
     expected = model.predict(features[model.feature_names_in_])
     np.testing.assert_allclose(answer.json()["prediction"], expected)
+    explained = client.post("/explain", json={"rows": [row]}).json()
+    [cases], pictures = explained["comparables"], explained["pictures"]
+    assert set(pictures) == {"OCCC", *(case["label"] for case in cases)}
+    assert all(picture.startswith("<svg class='molecule'") for picture in pictures.values())
+    pairs = {case["label"]: case.get("pair") for case in cases}
+    assert pairs["CCO"] == "*[H] → *C"
+    assert pairs["CCCN"] == "*N → *O"
+    nameless = client.post("/predict", json={"rows": [{**row, "structure": ""}]}).json()
+    assert nameless["warnings"] == [
+        "1 of 1 rows have no value of structure, but all known rows have one."
+    ]
+
+
+def test_matched_pairs_are_explained(fitted, table):
+    new = table.with_name("new.csv")
+    new.write_text("dose,structure\n2.5,CCCCO\n")
+    content = json.loads(run("explain", fitted[0], new, "--json").stdout)
+    pairs = {case["label"]: case.get("pair") for case in content["rows"][0]["comparables"]}
+    assert pairs["CCCCN"] == "*N → *O"
+    printed = run("explain", fitted[0], new).output.splitlines()
+    lines = [line for line in printed if line.split()[:2] == ["matched", "pair"]]
+    assert any("*N → *O" in line for line in lines)
+
+
+def test_report_has_pictures_and_matched_pairs(table):
+    path = table.with_name("report.html")
+    result = run(
+        "advise", table, "-t", "y", "--smiles", "structure", "--budget", "1s", "--report", path
+    )
+    assert result.exit_code == 0, result.output
+    [data] = re.findall(
+        '<script type="application/json" id="data">(.*?)</script>', path.read_text("utf-8")
+    )
+    content = json.loads(data)
+    for query in content["queries"]:
+        labels = [case["label"] for case in query["comparables"]]
+        assert {query["name"], *labels} <= content["pictures"].keys()
+        titles = [title for title, *_ in query["grid"]["lines"]]
+        pairs = [case.get("pair", "") for case in query["comparables"]]
+        assert ("matched pair" in titles) == any(pairs)
+        assert not any("fragment" in title for title in titles)
+    assert any(case.get("pair") for query in content["queries"] for case in query["comparables"])

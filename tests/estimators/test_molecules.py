@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import twinned
 from twinned import AutoTwinRegressor, MoleculeFeatures
 from twinned.estimators.blending.members import AUTO, AUTO_OF_MOLECULES
-from twinned.estimators.molecules import DESCRIPTORS, fragment_columns
+from twinned.estimators.molecules import DESCRIPTORS, draw_molecules, fragment_columns, matched_pair
 from twinned.export import to_onnx
 from twinned.export.model_parts import NotExportableError
 
@@ -166,6 +166,34 @@ def test_columns_of_fragments_are_found_by_name_and_values():
     names = ["mol__fragment 1", "smiles (fragment 2)", "fragment 3", "fragments 4", "a fragment 5"]
     matrix = np.array([[0.0, 1.0, 0.5, 1.0, 1.0], [2.0, np.nan, 1.0, 1.0, 1.0]])
     assert fragment_columns(names, matrix).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("CCCCC", "CCCCO", "*C → *O"),
+        ("c1ccccc1", "Clc1ccccc1", "*[H] → *Cl"),
+        ("OCC (line 3)", "CCN", "*O → *N"),  # the name of a row may follow
+        ("CCO", "OCC", ""),
+        ("CCCC", "OCCCO", ""),  # two groups
+        ("CCCCCO", "CF", ""),  # the groups are larger than what is shared
+        ("CCO.Cl", "CCN.Cl", ""),
+        ("house 7", "CCO", ""),
+    ],
+)
+def test_matched_pair_differs_in_one_group(first, second, expected):
+    assert matched_pair(first, second) == expected
+    groups = expected.split(" → ")
+    assert matched_pair(second, first).split(" → ") == groups[::-1]
+
+
+def test_pictures_have_the_color_of_the_text_and_no_text_of_a_label():
+    texts = ["CCO", "OCC (line 3)", "house 7", "C* |$a;<b>$|"]
+    pictures = draw_molecules([*texts, "CCO"])
+    assert list(pictures) == ["CCO", "OCC (line 3)", "C* |$a;<b>$|"]
+    assert "currentColor" in pictures["CCO"]
+    assert pictures["CCO"] == pictures["OCC (line 3)"]
+    assert "<b>" not in pictures["C* |$a;<b>$|"]
 
 
 def test_auto_has_other_members_where_there_are_fragments(alcohols):

@@ -14,15 +14,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from twinned._compat import safe_indexing
+from twinned.app.report.grid import find_pairs
 from twinned.app.tables import frames
 from twinned.app.tables.columns import target_column
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.table import Table
 from twinned.estimators.base import TwinMethods
-from twinned.estimators.molecules import fragment_columns
+from twinned.estimators.molecules import fragment_columns, is_fragment
 from twinned.estimators.target import split_target
 from twinned.exceptions import TableWarning
 from twinned.fitted.applicability import KnownValues
+from twinned.fitted.explanation import ComparableCases, find_comparables
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.formatting import number_text
@@ -30,6 +32,7 @@ from twinned.rows.schema import NUMERIC, Floats
 from twinned.rows.validation import unknown_batches
 
 Columns = dict[str, np.ndarray]  # of a result, by name
+_MAX_ADJUSTED_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,13 @@ class FeatureRows:
     """The features of the rows of a table as a model takes them, and the batches of the rows.
 
     `batch` (row,) is None in rows without one; it is None for a table without a column of batches.
+    `molecules` (row,) are SMILES, None for a model without a column of them.
     """
 
     X: pd.DataFrame | np.ndarray
     batch: np.ndarray | None
     notes: list[str] = field(default_factory=list)
+    molecules: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -49,7 +54,8 @@ class FeatureRows:
     def take(self, rows: slice) -> FeatureRows:
         """These rows only, without notes."""
         batch = None if self.batch is None else self.batch[rows]
-        return FeatureRows(safe_indexing(self.X, rows), batch)
+        molecules = None if self.molecules is None else self.molecules[rows]
+        return FeatureRows(safe_indexing(self.X, rows), batch, molecules=molecules)
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,21 @@ class TablePredictor:
         if self.batch_column in table.names:
             cells = table.column(str(self.batch_column))
             batch = np.array([None if is_missing(cell) else cell for cell in cells], dtype=object)
+        sources = {frames.derived_from(name)[0] for name in self.names if is_fragment(name)}
+        columns = [table.column(name) for name in table.names if name in sources]
         is_named = "feature_names_in_" in vars(self.twin)
-        return FeatureRows(X if is_named else X.to_numpy(), batch, notes)
+        return FeatureRows(X if is_named else X.to_numpy(), batch, notes, next(iter(columns), None))
+
+    def find_comparables(self, rows: FeatureRows, n: int) -> list[ComparableCases]:
+        """Return the `n` comparable cases of each row, and matched pairs of molecules.
+
+        Few rows also have `adjustments`: what each feature adds to the difference.
+        """
+        adjustments = len(rows) <= _MAX_ADJUSTED_ROWS
+        found = find_comparables(self.model, rows.X, n, batch=rows.batch, adjustments=adjustments)
+        if rows.molecules is None:
+            return found
+        return [find_pairs(*pair) for pair in zip(found, rows.molecules, strict=True)]
 
     def describe_unlike_known(self, X: pd.DataFrame | np.ndarray) -> list[str]:
         """A sentence for each feature with values that no known row is like."""
@@ -159,7 +178,6 @@ class TablePredictor:
         # categories have a warning of their own, and fragments say nothing to a reader
         fragments = list(fragment_columns(self.names, known))
         is_beyond[:, [*schema.categorical, *fragments]] = False
-        is_missing[:, fragments] = False
         notes = []
         for j, name in enumerate(self.names):
             if is_beyond[:, j].any():
@@ -170,8 +188,9 @@ class TablePredictor:
                 notes.append(f"{name} is far beyond the known ones, {low} to {high}, {where}.")
             if is_missing[:, j].any():
                 absent = f"{is_missing[:, j].sum():,} of {len(matrix):,} rows have no value of"
-                notes.append(f"{absent} {name}, but all known rows have one.")
-        return notes
+                source, _ = frames.derived_from(name)  # a molecule or a date, once
+                notes.append(f"{absent} {source}, but all known rows have one.")
+        return list(dict.fromkeys(notes))
 
     def describe_unknown_batch(self, batch: Any, if_missing: str, if_new: str) -> list[str]:
         """A warning where batches are missing or have no known rows, with the remedy for each."""

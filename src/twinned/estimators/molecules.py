@@ -1,8 +1,13 @@
-"""MoleculeFeatures: descriptors and counted fragments of molecules, computed by RDKit."""
+"""MoleculeFeatures: descriptors and counted fragments of molecules, computed by RDKit.
+
+Pictures of molecules and matched pairs are for reports, the served page and `twinned explain`.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
 from itertools import chain
 from typing import Any, Self
 
@@ -31,6 +36,7 @@ _DESCRIPTORS = """
     NumAromaticRings NumSaturatedCarbocycles NumSaturatedHeterocycles NumSaturatedRings
     NumHeterocycles NumSpiroAtoms NumBridgeheadAtoms NumAtomStereoCenters
 """
+_PICTURE_SIZE = 180, 130  # pixels
 _SURFACES = {"PEOE_VSA": 14, "SMR_VSA": 10, "SlogP_VSA": 12}
 _SCALARS = _DESCRIPTORS.split()
 DESCRIPTORS = (
@@ -98,19 +104,42 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         y : None
             Ignored.
         """
-        self._note(self._read(X))
-        return self
+        molecules = self._read(X)  # raises without RDKit
+        from rdkit.Chem import MolToSmiles
 
-    def fit_transform(self, X: object, y: object = None, **fit_params: object) -> pd.DataFrame:
-        """As `fit`, and then `transform`; the molecules are read once."""
-        molecules = self._read(X)
-        self._note(molecules)
-        return self._compute(molecules, X)
+        texts = ["" if each is None else MolToSmiles(each) for each in molecules]
+        canonical = np.array(texts, str)
+        _, first, number = np.unique(canonical, return_index=True, return_inverse=True)
+        pairs = np.column_stack([np.arange(len(canonical)), first[number]])
+        self.salts_: Indices = np.flatnonzero(np.char.find(canonical, ".") >= 0)
+        self.duplicates_: Indices = pairs[(pairs[:, 0] != pairs[:, 1]) & (canonical != "")]
+        self.invalid_: Indices = np.flatnonzero(canonical == "")
+        self.n_features_in_ = 1
+        return self
 
     def transform(self, X: object) -> pd.DataFrame:
         """(n, n_features): the table of features, with the index of X."""
         check_is_fitted(self)
-        return self._compute(self._read(X), X)
+        names, molecules = self.get_feature_names_out(), self._read(X)
+        from rdkit.Chem import Descriptors, rdMolDescriptors
+        from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+        functions = [vars(Descriptors)[name] for name in _SCALARS]
+        surfaces = [vars(rdMolDescriptors)[f"{name}_"] for name in _SURFACES]
+        n_descriptors = len(names) - self.n_fragments
+        features = np.full((len(molecules), len(names)), np.nan)
+        counter = GetMorganGenerator(radius=self.radius, fpSize=max(self.n_fragments, 1))
+        for row, molecule in enumerate(molecules):
+            if molecule is None:
+                continue
+            if self.descriptors:
+                areas = chain.from_iterable(areas_of(molecule) for areas_of in surfaces)
+                features[row, :n_descriptors] = [*(of(molecule) for of in functions), *areas]
+            if self.n_fragments:
+                features[row, n_descriptors:] = counter.GetCountFingerprintAsNumPy(molecule)
+        features[~np.isfinite(features)] = np.nan  # such as partial charges of unusual elements
+        index = X.index if isinstance(X, pd.Series | pd.DataFrame) else None
+        return pd.DataFrame(features, index=index, columns=names)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns of the table."""
@@ -135,39 +164,6 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
             raise ValueError(f"X has values that are no SMILES: {listed}{more}; {remedy}.")
         return molecules
 
-    def _note(self, molecules):
-        from rdkit.Chem import MolToSmiles
-
-        canonical = np.array(["" if each is None else MolToSmiles(each) for each in molecules], str)
-        _, first, number = np.unique(canonical, return_index=True, return_inverse=True)
-        pairs = np.column_stack([np.arange(len(canonical)), first[number]])
-        self.salts_: Indices = np.flatnonzero(np.char.find(canonical, ".") >= 0)
-        self.duplicates_: Indices = pairs[(pairs[:, 0] != pairs[:, 1]) & (canonical != "")]
-        self.invalid_: Indices = np.flatnonzero(canonical == "")
-        self.n_features_in_ = 1
-
-    def _compute(self, molecules, X):
-        from rdkit.Chem import Descriptors, rdMolDescriptors
-        from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-
-        names = self.get_feature_names_out()
-        functions = [vars(Descriptors)[name] for name in _SCALARS]
-        surfaces = [vars(rdMolDescriptors)[f"{name}_"] for name in _SURFACES]
-        n_descriptors = len(names) - self.n_fragments
-        features = np.full((len(molecules), len(names)), np.nan)
-        counter = GetMorganGenerator(radius=self.radius, fpSize=max(self.n_fragments, 1))
-        for row, molecule in enumerate(molecules):
-            if molecule is None:
-                continue
-            if self.descriptors:
-                areas = chain.from_iterable(areas_of(molecule) for areas_of in surfaces)
-                features[row, :n_descriptors] = [*(of(molecule) for of in functions), *areas]
-            if self.n_fragments:
-                features[row, n_descriptors:] = counter.GetCountFingerprintAsNumPy(molecule)
-        features[~np.isfinite(features)] = np.nan  # such as partial charges of unusual elements
-        index = X.index if isinstance(X, pd.Series | pd.DataFrame) else None
-        return pd.DataFrame(features, index=index, columns=names)
-
 
 def read_molecules(values: list[object]) -> list[Any]:
     """Molecules of RDKit from SMILES; None for a value that is none, or without atoms."""
@@ -182,13 +178,79 @@ def read_molecules(values: list[object]) -> list[Any]:
     return molecules
 
 
+def draw_molecules(smiles: Iterable[str]) -> dict[str, str]:
+    """SVG pictures of texts that are SMILES, in the color of the text around them."""
+    from rdkit.Chem import MolToSmiles
+    from rdkit.Chem.Draw.rdMolDraw2D import MolDraw2DSVG, PrepareAndDrawMolecule
+
+    pictures, texts = {}, list(dict.fromkeys(smiles))
+    for text, molecule in zip(texts, read_molecules(texts), strict=True):
+        if molecule is None:
+            continue
+        canonical = MolToSmiles(molecule)  # without labels of atoms that the text may give
+        canvas = MolDraw2DSVG(*_PICTURE_SIZE)
+        canvas.drawOptions().clearBackground = False
+        canvas.drawOptions().fixedBondLength = 22  # smaller only where the molecule is too large
+        canvas.drawOptions().useBWAtomPalette()
+        PrepareAndDrawMolecule(canvas, *read_molecules([canonical]))
+        canvas.FinishDrawing()
+        drawing = canvas.GetDrawingText().partition("<!-- END OF HEADER -->\n")[2]
+        drawing = re.sub(" class='[^']*'", "", drawing).replace("#000000", "currentColor")
+        drawing = re.sub("style='fill:none;[^']*'", "class='bond'", drawing)
+        start = "<svg class='molecule' viewBox='0 0 {} {}' role='img'".format(*_PICTURE_SIZE)
+        pictures[text] = f"{start} aria-label='{escape(canonical)}'>\n{drawing}"
+    return pictures
+
+
+def matched_pair(first: str, second: str) -> str:
+    """The groups of two molecules that differ in one group only, and "" of other pairs.
+
+    The part that they share is at least as large as each group.
+
+    >>> matched_pair("CCCCC", "CCCCO"), matched_pair("CCCC", "OCCCO")  # doctest: +SKIP
+    ('*C → *O', '')
+    """
+    parts = _cut(first), _cut(second)
+    shared = max(sorted(parts[0].keys() & parts[1].keys()), key=_n_heavy_atoms, default="")
+    groups = [others.get(shared, "") for others in parts]
+    if groups[0] == groups[1] or max(map(_n_heavy_atoms, groups)) > _n_heavy_atoms(shared):
+        return ""
+    return " → ".join(groups)
+
+
+@lru_cache(maxsize=1024)
+def _cut(smiles: str) -> dict[str, str]:
+    """The parts of a molecule on both sides of each single bond: the other part, by a part."""
+    from rdkit.Chem import AddHs, MolToSmiles
+    from rdkit.Chem.rdMMPA import FragmentMol
+
+    parts: dict[str, str] = {}
+    for molecule in filter(None, read_molecules([smiles])):
+        limits = {"maxCuts": 1, "maxCutBonds": 1000}
+        for _, cut in FragmentMol(AddHs(molecule), **limits, resultsAsMols=False):
+            sides = read_molecules(cut.replace("[*:1]", "*").split("."))
+            if len(sides) == 2:  # more of a salt
+                one, other = map(MolToSmiles, sides)
+                parts |= {one: other, other: one}
+    return parts
+
+
+def _n_heavy_atoms(smiles: str) -> int:
+    return read_molecules([smiles])[0].GetNumHeavyAtoms()
+
+
+def is_fragment(name: object) -> bool:
+    """Whether a column is named like one with counts of a fragment."""
+    return _FRAGMENT_NAME.fullmatch(str(name)) is not None
+
+
 def fragment_columns(names: Iterable[object], matrix: Floats) -> Indices:
     """Indices of the columns with counts of fragments, by their names and values.
 
     >>> fragment_columns(["MolWt", "fragment 0", "fragment 1"], np.array([[46.1, 2.0, 0.5]]))
     array([1])
     """
-    named = [j for j, name in enumerate(names) if _FRAGMENT_NAME.fullmatch(str(name))]
+    named = [j for j, name in enumerate(names) if is_fragment(name)]
     counts = np.nan_to_num(matrix[:, named])
     return np.array(named, np.intp)[((counts >= 0) & (counts == np.round(counts))).all(axis=0)]
 

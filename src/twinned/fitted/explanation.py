@@ -209,6 +209,7 @@ class ComparableCase:
     count: int  # of equal rows
     values: dict[str, Value]  # of its features
     adjustments: dict[str, float]  # by feature, which sum to estimate − known; or none at all
+    pair: str = ""  # of molecules that differ in one group: this one, and that of the query
 
     @property
     def difference(self) -> float:
@@ -218,8 +219,8 @@ class ComparableCase:
     def as_dict(self) -> dict[str, object]:
         """The case as plain values for JSON."""
         content = {**vars(self), "difference": self.difference, "columns": self.values}
-        left_out = {"values"} if self.adjustments else {"values", "adjustments"}
-        return {name: value for name, value in content.items() if name not in left_out}
+        optional = {name for name in ("adjustments", "pair") if not content[name]}
+        return {name: content[name] for name in content if name not in {"values", *optional}}
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,31 @@
-"""A fitted model as a function of encoded rows, with the known rows that it was fitted to."""
+"""A fitted model as a function of encoded rows, with the known rows that it was fitted to.
 
-from collections.abc import Callable, Hashable
+The known rows of a function fill the bounds of its columns.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
+from scipy.stats import qmc
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import TwinMethods
+from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.prediction import Prediction
 from twinned.fitted.twin import FittedTwin
 from twinned.rows.schema import NUMERIC, Floats, Indices, TableSchema
 from twinned.rows.validation import target_names
+from twinned.search.optimization import parse_range
 
 # Networks are compiled for each number of rows, so that all predictions are of such numbers.
 _MULTIPLE = 16
 _N_SAMPLES = 1000  # joint ones of candidates
+_N_ROWS = 256  # at which a function is evaluated
 
 
 def require_twin(model: object) -> TwinMethods:
@@ -26,6 +34,18 @@ def require_twin(model: object) -> TwinMethods:
         raise TypeError(f"model must be a twin, not a {type(model).__name__}.")
     check_is_fitted(model)
     return model
+
+
+def fit_function(function: Callable, bounds: Mapping) -> TwinMethods:
+    """Return a twin of the values of a function at rows that fill the bounds of its columns."""
+    unlimited = np.array(np.inf)
+    ends = [parse_range(f"bounds of {name!r}", bounds[name], unlimited) for name in bounds]
+    if not ends or not np.isfinite(ends).all():
+        raise ValueError("bounds must have both ends of all columns of a function.")
+    low, high = np.transpose(ends)
+    rows = low + (high - low) * qmc.Sobol(len(ends), scramble=False).random(_N_ROWS)
+    X = pd.DataFrame(rows, columns=list(bounds))
+    return TwinRegressor(Ridge(), pairs=1, random_state=0).fit(X, function(X))
 
 
 def predict_in_batch(fitted: FittedTwin, rows: Floats, batch: object) -> Prediction:
@@ -45,11 +65,15 @@ def known_values(fitted: FittedTwin, batch: object) -> Floats:
 class ForwardModel:
     """A fitted twin, and the fitted state of each target, or the one of all outputs.
 
-    Rows are (row, feature) arrays with categories as codes; `known` are the known ones.
+    A function has a twin, too, but its own values are the predictions. Rows are (row, feature)
+    arrays with categories as codes; `known` are the known ones.
     """
 
-    def __init__(self, model: BaseEstimator, batch: str | None) -> None:
-        self.twin: TwinMethods = require_twin(model)
+    def __init__(self, model: BaseEstimator, batch: str | None, bounds: Mapping) -> None:
+        self.function: Callable | None = model if callable(model) else None
+        self.twin: TwinMethods = (
+            fit_function(model, bounds) if self.function else require_twin(model)
+        )
         self.batch = batch
         targets = self.twin.targets_ or [self.twin]
         self.fitted: list[FittedTwin] = [target.fitted_ for target in targets]
@@ -100,6 +124,9 @@ class ForwardModel:
 
     def predict(self, rows: Floats) -> Floats:
         """(row, output, 1): predictions."""
+        if self.function is not None:
+            values = np.asarray(self.function(self.table(rows)), dtype=np.float64)
+            return values.reshape(len(rows), -1, 1)
         return self._of_predictions(rows, lambda prediction: prediction.mean)
 
     def predict_interval(self, rows: Floats, confidence: float) -> Floats:

@@ -53,9 +53,12 @@ def solve(
 
     Parameters
     ----------
-    model : a fitted twin
+    model : a fitted twin, or a function
         Any twin or blend, also one of several targets or of a transformed target, or the result of
-        `conformal` or `cross_conformal` for one.
+        `conformal` or `cross_conformal` for one. Or a function of a DataFrame, which returns its
+        values, (n,) or (n, n_outputs): its columns are those of `bounds`, which must be finite,
+        and its known rows are 256 that fill them. It is evaluated at thousands of rows, in tables
+        of many.
     target : float, (low, high), str or dict
         The wanted value or range: a number, `(low, high)` or `"40..60"`, `">= 60"`, `"<= 5"`,
         `"max"` or `"min"`. For a model of several targets, a dict with one of these for some or all
@@ -113,7 +116,7 @@ def solve(
     0    3.5
     Name: heat, dtype: float64
     """
-    forward = ForwardModel(model, batch)
+    forward = ForwardModel(model, batch, bounds or {})
     n, rng = check_integer("n", n), check_random_state(random_state)
     if confidence is not None and not forward.has_intervals:
         raise ValueError("confidence needs a calibrated model; see twinned.cross_conformal.")

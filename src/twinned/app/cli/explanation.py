@@ -12,7 +12,7 @@ from twinned.app.cli import messages
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.report.grid import Grid, make_grid, number_format, show_number, summarize_features
 from twinned.app.tables.table import Table
-from twinned.fitted.explanation import ComparableCases, Value, find_comparables
+from twinned.fitted.explanation import ComparableCases, Value
 from twinned.rows.formatting import shorten
 
 _CONFIDENCE = 0.9
@@ -113,7 +113,7 @@ def _find_cases(predictor: TablePredictor, rows: FeatureRows, k: int) -> list[Co
         for start in starts:
             begin_step(f"row {start + 1} of {len(rows)}")
             block = rows.take(slice(start, start + _ROWS_PER_STEP))
-            comparables += find_comparables(predictor.model, block.X, k, batch=block.batch)
+            comparables += predictor.find_comparables(block, k)
     return comparables
 
 

@@ -123,7 +123,8 @@ class TrainingOptions(TableOptions):
         vary. May be repeated.
     smiles
         A column of molecules as SMILES, which is replaced by their descriptors and counted
-        fragments (needs pip install rdkit). May be repeated; --label may name the same column.
+        fragments (needs pip install rdkit). May be repeated. The report and serve show pictures of
+        comparable molecules where the SMILES are the names of the rows, as without --label.
     drop
         A column to exclude. May be repeated.
     group

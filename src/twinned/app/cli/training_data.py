@@ -26,7 +26,7 @@ _SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "
 class TrainingData:
     """Features, target in its own units, and the groups of the rows, if there are any.
 
-    The index of `X` has the cells of `--label`, or the lines or rows of the file.
+    The index of `X` has the cells of `--label`, or of `--smiles`, or the lines or rows of the file.
     `y` is NaN where a cell of the target is a limit, such as <5; `arguments` are further ones of
     `fit`, (row,) each: then `y_lower` and `y_upper`, with `--error` `y_std`, and
     with `--batch` `batch`.
@@ -113,7 +113,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         arguments["batch"] = pd.Series(column, dtype=object, name=options.batch)
         check_batch_labels(arguments["batch"], target.lower)
     # a fitted model stores them as the names of anchors
-    X = X.iloc[rows].set_axis(pd.Index(table.row_names(options.label), dtype=object))
+    label = options.label or next(iter(options.smiles or ()), None)
+    X = X.iloc[rows].set_axis(pd.Index(table.row_names(label), dtype=object))
     y = np.where(target.censored, np.nan, target.lower)
     if target.censored.any():
         arguments |= {"y_lower": target.lower, "y_upper": target.upper}

@@ -10,12 +10,13 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import gen_batches
 
 from twinned._version import __version__
-from twinned.app.report.grid import make_grid, summarize_features
+from twinned.app.report.grid import find_pairs, make_grid, summarize_features
 from twinned.diagnostics import Diagnosis, Finding
 from twinned.diagnostics.data_checks import feature_names
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.recommendation import NO_PREDICTION
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.molecules import is_fragment
 from twinned.fitted.anchors import AnchorEstimates
 from twinned.fitted.applicability import LABELS, ClassStatistics
 from twinned.fitted.explanation import (
@@ -231,7 +232,10 @@ def comparable_rows(
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     applicability = {int(row): LABELS[label] for row, label in classes}
     records, content = shown.to_dict("records"), []
+    is_of_molecules = any(map(is_fragment, names))
     for row, cases in zip(rows.tolist(), map(summarize_features, cases_of_rows), strict=True):
+        if is_of_molecules:
+            cases = find_pairs(cases, records[row]["name"])
         values = decode_row(anchors, row, names, fitted.batches)
         content.append(
             {

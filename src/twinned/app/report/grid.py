@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from twinned.estimators.molecules import is_fragment, matched_pair
 from twinned.fitted.explanation import ComparableCase, ComparableCases, Value, name_case
 from twinned.rows.formatting import format_value, shorten
 
@@ -25,13 +26,15 @@ def summarize_features(comparables: ComparableCases) -> ComparableCases:
     """The cases with the features of largest adjustment; those of all others are summed.
 
     Features without any adjustment are left out. Without adjustments, the first features are used.
+    Counts of the fragments of molecules, which say nothing to a reader, are among all others.
     """
     sizes = {
         name: max(abs(case.adjustments.get(name, 0.0)) for case in comparables.cases)
         for name in comparables.cases[0].values
     }
     adjusted = [name for name in sizes if sizes[name] > 0] or list(sizes)
-    shown = sorted(adjusted, key=lambda name: -sizes[name])[:MAX_FEATURES]
+    named = [name for name in adjusted if not is_fragment(name)]
+    shown = sorted(named, key=lambda name: -sizes[name])[:MAX_FEATURES]
     cases = []
     for case in comparables.cases:
         adjustments = {name: case.adjustments[name] for name in shown if case.adjustments}
@@ -40,6 +43,13 @@ def summarize_features(comparables: ComparableCases) -> ComparableCases:
         values = {name: case.values[name] for name in shown}
         cases.append(replace(case, values=values, adjustments=adjustments))
     return replace(comparables, cases=cases)
+
+
+def find_pairs(comparables: ComparableCases, molecule: str) -> ComparableCases:
+    """The cases that are matched pairs with a molecule, by SMILES, with the groups that differ."""
+    pairs = [matched_pair(case.label, molecule) for case in comparables.cases]
+    cases = zip(comparables.cases, pairs, strict=True)
+    return replace(comparables, cases=[replace(case, pair=pair) for case, pair in cases])
 
 
 def make_grid(values: dict[str, Value], prediction: float, comparables: ComparableCases) -> Grid:
@@ -58,6 +68,8 @@ def make_grid(values: dict[str, Value], prediction: float, comparables: Comparab
         return _value_text(case.values, name), number if set(number) & set("123456789") else ""
 
     lines = [("known value", "", numbers(case.known for case in cases))]
+    if any(case.pair for case in cases):
+        lines.insert(0, ("matched pair", "", [(case.pair, "") for case in cases]))
     for name in features:
         cells = [cell(case, name) for case in cases]
         lines.append((shorten(name, _MAX_NAME), _value_text(values, name), cells))

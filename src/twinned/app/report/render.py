@@ -16,6 +16,7 @@ from twinned.diagnostics.curves import draw_curve
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.recommendation import describe_member
 from twinned.displays.intervals import GUIDE, PredictionIntervalDisplay
+from twinned.estimators.molecules import draw_molecules, is_fragment
 from twinned.persistence.archive import write_atomically
 from twinned.rows.formatting import format_number, format_significant, shorten
 
@@ -79,8 +80,13 @@ def render(report: Content) -> str:
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True)
     environment.filters["number"] = format_number
     page = environment.from_string(_read("page.html.j2"))
+    queries, pictures = report["comparables"], {}
+    if any(map(is_fragment, report["columns"])):
+        cases = (case["label"] for query in queries for case in query["comparables"])
+        pictures = draw_molecules([*(query["name"] for query in queries), *cases])
     # "<" could end the script element that holds the data
-    data = json.dumps(report["comparables"], ensure_ascii=False).replace("<", "\\u003c")
+    content = {"queries": queries, "pictures": pictures}
+    data = json.dumps(content, ensure_ascii=False).replace("<", "\\u003c")
     return page.render(
         report=report,
         style=_read("page.css"),

@@ -1,3 +1,4 @@
+const MAX_FEATURES = 12, FRAGMENT = /fragment \d+\)?$/;  // of which a table of molecules has the largest
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing", BATCH = "batch (offset)";
 let columns = [], inputs = [], intervals = false, calibrated = false, target = "y";
 
@@ -90,8 +91,16 @@ function percent(share) {
   return `${Number((100 * share).toPrecision(3))} %`;
 }
 
-function fillTable(comparables, others) {
-  const names = columns.map((column) => column.name);
+// all features, or those of molecules that add most
+function shownFeatures(comparables) {
+  const names = columns.map((column) => column.name).filter((name) => !FRAGMENT.test(name));
+  if (names.length === columns.length) return names;
+  const size = (name) => Math.max(...comparables.map((one) => Math.abs(one.adjustments[name])));
+  return names.sort((a, b) => size(b) - size(a)).slice(0, MAX_FEATURES);
+}
+
+function fillTable(comparables, others, pictures) {
+  const names = shownFeatures(comparables);
   if (comparables[0].columns[BATCH] !== undefined) names.push(BATCH);
   const head = createElement("tr", "");
   const headings = ["known case", "known value", "difference", "estimate", "weight", ...names];
@@ -104,10 +113,12 @@ function fillTable(comparables, others) {
       const adjustment = one.adjustments[name];
       return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
-    const cells = [format(one.known), signed(one.difference), format(one.estimate), percent(one.weight), ...features];
+    const difference = signed(one.difference) + (one.pair ? ` (${one.pair})` : "");
+    const cells = [format(one.known), difference, format(one.estimate), percent(one.weight), ...features];
     const label = createElement("th", "", { scope: "row" });
     const rows = one.count > 1 ? ` (${one.count.toLocaleString("en")} rows)` : "";
     label.append(createElement("span", one.label + rows));
+    label.insertAdjacentHTML("beforeend", pictures[one.label] ?? "");
     line.append(label, ...cells.map((cell) => createElement("td", cell)));
     return line;
   }));
@@ -127,7 +138,7 @@ async function predict(event) {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
       await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
     const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
-      applicability: [applicability] } = await (await post("/explain", JSON.stringify({ rows }))).json();
+      applicability: [applicability], pictures = {} } = await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
     output.textContent = `${target}: ${format(value)}`;
     output.dataset.value = value;
@@ -141,14 +152,17 @@ async function predict(event) {
     byId("alone").textContent = `From the cases shown alone: ${format(alone)}. They carry ${percent(share)} ` +
       `of the weight of the prediction, ${format(value)}.`;
     byId("share").textContent = "In brackets: what a feature adds when it changes from the known case to the input; known " +
-      `value and additions sum to the estimate. The weighted mean of all estimates is the prediction.`;
+      `value and additions sum to the estimate. The weighted mean of all estimates is the prediction.` +
+      (Object.keys(pictures).length ? " In brackets after a difference: the only group of a molecule that differs, of the " +
+        "known case → of the input. Shown are the descriptors that add most." : "");
     byId("comparables").hidden = false;
     drawComparables(comparables, value, intervals ? [low[0], high[0]] : []);
-    fillTable(comparables, others);
+    fillTable(comparables, others, pictures);
+    byId("molecule").innerHTML = inputs.map((column) => pictures[rows[0][column.name]] ?? "").join("");
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-    for (const id of ["std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
+    for (const id of ["molecule", "std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
     byId("comparables").hidden = true;  // they are those of another input
   }
 }
@@ -173,7 +187,7 @@ async function start() {
     const id = `column-${index}`;
     const type = { date: "date", datetime: "datetime-local" }[column.kind] ?? "text";
     const field = column.choices ? createElement("select", "", { id })
-      : createElement("input", "", { id, type, inputMode: "decimal" });
+      : createElement("input", "", { id, type, inputMode: column.kind ? "text" : "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
       if (about.allow_missing || column.name === about.batch) field.append(createElement("option", "missing", { value: MISSING }));
@@ -188,7 +202,7 @@ async function start() {
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
   byId("form").addEventListener("input", () => setStale(true));
-  await predict();
+  if (inputs.every((column) => column.kind !== "smiles" || column.middle)) await predict();
 }
 
 start();

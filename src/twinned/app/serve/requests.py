@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from twinned.app.prediction import TablePredictor
 from twinned.app.tables.columns import EPOCH, PARTS
 from twinned.app.tables.frames import LIMIT, derived_from
 from twinned.app.tables.table import Table, cell_text
+from twinned.estimators.molecules import read_molecules
 from twinned.rows.schema import ORDINAL, Floats
 
 MAX_ROWS = 1_000
@@ -93,7 +95,8 @@ class Input:
     """A column of a request: a feature of the model, a date, a molecule, or the batch.
 
     `values` (anchor,) are those of the known rows: codes of `categories`, days of a date, and none
-    of a molecule. `kind` is date, datetime or smiles, None for a feature and the batch.
+    of a molecule. `kind` is date, datetime or smiles, None for a feature and the batch. `example`
+    is a known molecule, where the known rows are named by their SMILES.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Input:
     categories: list[str] | None = None
     is_ordered: bool = False
     kind: str | None = None
+    example: str | None = None
 
     def describe(self, allow_missing: bool) -> Json:
         """The description for the form, with the median or commonest value to start with.
@@ -109,7 +113,7 @@ class Input:
         """
         present = self.values[~np.isnan(self.values)]
         is_known = len(present) >= max(1, len(self.values) / 2 if allow_missing else 1)
-        middle = self._middle(present) if is_known else None
+        middle = self._middle(present) if is_known else self.example
         if self.kind is not None:
             return {"name": self.name, "kind": self.kind, "middle": middle}
         content: Json = {"name": self.name, "choices": self.categories, "ordered": self.is_ordered}
@@ -163,7 +167,7 @@ class RowInputs:
                 names, anchors.matrix.T, predictor.categories, anchors.schema.kinds, strict=True
             )
         ]
-        inputs, batch = _find_sources(features), None
+        inputs, batch = _find_sources(features, map(str, anchors.labels or [])), None
         if batches is not None and anchors.batch is not None:
             codes = anchors.batch.astype(np.float64)
             batch = Input(str(predictor.batch_column), codes, batches.names)
@@ -171,10 +175,11 @@ class RowInputs:
         return cls(features, inputs, batch)
 
 
-def _find_sources(features: list[Input]) -> list[Input]:
+def _find_sources(features: list[Input], labels: Iterable[str]) -> list[Input]:
     """Return the columns that features are made from, in the order of the features.
 
-    A column of the user may be named like a part of a date or the mark of a limit, too.
+    Labels of known rows may be SMILES, of which one is an example. A column of the user may be
+    named like a part of a date or the mark of a limit, too.
     """
     by_source: dict[str, dict[str | None, Input]] = {}
     for feature in features:
@@ -191,7 +196,9 @@ def _find_sources(features: list[Input]) -> list[Input]:
             kind = "datetime" if "hour" in parts else "date"
             sources[source] = Input(source, parts["days"].values, kind=kind)
         elif is_part and part not in (LIMIT, *PARTS) and len(parts.keys() - {LIMIT, *PARTS}) > 1:
-            sources[source] = Input(source, np.array([]), kind="smiles")
+            if source not in sources:
+                example = next((text for text in labels if read_molecules([text])[0]), None)
+                sources[source] = Input(source, np.array([]), kind="smiles", example=example)
         else:
             sources[feature.name] = feature
     return list(sources.values())

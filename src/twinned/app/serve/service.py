@@ -14,13 +14,12 @@ from sklearn.base import BaseEstimator
 from twinned.app.prediction import FeatureRows, TablePredictor
 from twinned.app.serve.requests import Json, RowInputs
 from twinned.app.tables.table import Table
+from twinned.estimators.molecules import draw_molecules
 from twinned.estimators.twin import TwinRegressor
-from twinned.fitted.explanation import find_comparables
 from twinned.fitted.target import IDENTITY
 from twinned.rows.columns import unknown_categories
 
 N_COMPARABLES = 8
-MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _PREDICTIONS = ThreadPoolExecutor(min(2, os.cpu_count() or 1))  # the tree kernel releases the GIL
 Result = TypeVar("Result")
@@ -30,12 +29,10 @@ class PredictionService:
     """A fitted twin prepared for serving, with the arguments of `make_app`."""
 
     def __init__(self, model: BaseEstimator, name: str) -> None:
-        predictor = TablePredictor.of(model, name)
-        if predictor.model.n_outputs_ is not None:
-            raise ValueError(f"{name} has several outputs; only a model with one can be served.")
-        self.predictor: TablePredictor = predictor
-        if isinstance(predictor.twin, TwinRegressor):
-            predictor.twin.prepare_fast_path()
+        self.predictor: TablePredictor = TablePredictor.of(model, name)
+        self.predictor.require_single_target("serve")
+        if isinstance(self.predictor.twin, TwinRegressor):
+            self.predictor.twin.prepare_fast_path()
 
     @cached_property
     def inputs(self) -> RowInputs:
@@ -95,17 +92,16 @@ class PredictionService:
     def explain(self, rows: FeatureRows) -> Json:
         """Return the comparable cases of each row and all others, and its applicability.
 
-        Few rows also have `adjustments`: what each feature adds to the difference.
+        Few rows also have `adjustments`: what each feature adds to the difference. With a column of
+        molecules, cases have the `pair` of groups by which they differ from the row, and there are
+        `pictures` by SMILES.
         """
-        explained = find_comparables(
-            self.predictor.model,
-            rows.X,
-            N_COMPARABLES,
-            batch=rows.batch,
-            adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
-        )
+        explained = self.predictor.find_comparables(rows, N_COMPARABLES)
         records = [comparables.as_dict() for comparables in explained]
         content: Json = {name: [record[name] for record in records] for name in records[0]}
+        if rows.molecules is not None:
+            labels = (case.label for comparables in explained for case in comparables.cases)
+            content["pictures"] = draw_molecules([*rows.molecules, *labels])
         return content | {"applicability": self.applicability(rows)}
 
     def applicability(self, rows: FeatureRows) -> list[Json]:
