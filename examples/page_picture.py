@@ -7,6 +7,9 @@ Needs Chromium, its driver and selenium, as `make test-browser` does.
         --section calibration --height 1430
     twinned serve houses.twin &  # of docs/command-line.md
     python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/serving.png --height 1138
+    twinned serve assay.twin &  # of the molecules of docs/molecules.md
+    python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/molecules.png \\
+        --input "CCCCC(C)O" --height 1750
 """
 
 import argparse
@@ -24,6 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("page", help="HTML file, or address of a page")
     parser.add_argument("picture", type=Path, help="PNG file to write")
+    parser.add_argument("--input", help="value to predict, of the first field of a service")
     parser.add_argument("--section", help="id of the element to begin with")
     parser.add_argument("--height", type=int, default=1080, help="number of pixels")
     arguments = parser.parse_args()
@@ -37,6 +41,12 @@ def main():
         served = arguments.page.startswith("http")
         driver.get(arguments.page if served else Path(arguments.page).resolve().as_uri())
         if served:
+            time.sleep(SECONDS)
+        if arguments.input:
+            field = driver.find_element("id", "column-0")
+            field.clear()
+            field.send_keys(arguments.input)
+            field.submit()
             time.sleep(SECONDS)
         if arguments.section:
             section = f"document.getElementById('{arguments.section}')"

@@ -569,8 +569,8 @@ def test_drawn_pictures_are_shown():
 
     texts = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for picture in PICTURES:
-        assert (ROOT / f"docs/pictures/{picture}.png").is_file()
-        assert f"](pictures/{picture}.png)" in texts
+        assert (ROOT / f"docs/pictures/{picture}.svg").is_file()
+        assert f"](pictures/{picture}.svg)" in texts
 
 
 def test_page_of_benchmarks_matches_the_results():

@@ -444,7 +444,7 @@ def test_models_that_cannot_be_served():
     geometric = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp).fit(X, np.exp(y))
     with pytest.raises(ValueError, match="a TransformedTargetRegressor, which is no twin"):
         PredictionService(geometric, "m")
-    with pytest.raises(ValueError, match="several outputs"):
+    with pytest.raises(ValueError, match="single target"):
         PredictionService(twin.fit(X, np.column_stack([y, y])), "m")
 
 

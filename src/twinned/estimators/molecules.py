@@ -165,7 +165,7 @@ class MoleculeFeatures(TransformerMixin, BaseEstimator):
         return molecules
 
 
-def read_molecules(values: list[object]) -> list[Any]:
+def read_molecules(values: Iterable[object]) -> list[Any]:
     """Molecules of RDKit from SMILES; None for a value that is none, or without atoms."""
     with require_extra("Molecules need RDKit; install it with pip install rdkit."):
         from rdkit import Chem, rdBase
@@ -189,9 +189,10 @@ def draw_molecules(smiles: Iterable[str]) -> dict[str, str]:
             continue
         canonical = MolToSmiles(molecule)  # without labels of atoms that the text may give
         canvas = MolDraw2DSVG(*_PICTURE_SIZE)
-        canvas.drawOptions().clearBackground = False
-        canvas.drawOptions().fixedBondLength = 22  # smaller only where the molecule is too large
-        canvas.drawOptions().useBWAtomPalette()
+        options: Any = canvas.drawOptions()
+        options.clearBackground = False
+        options.fixedBondLength = 22  # smaller only where the molecule is too large
+        options.useBWAtomPalette()
         PrepareAndDrawMolecule(canvas, *read_molecules([canonical]))
         canvas.FinishDrawing()
         drawing = canvas.GetDrawingText().partition("<!-- END OF HEADER -->\n")[2]
