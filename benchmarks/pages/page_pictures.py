@@ -1,7 +1,7 @@
 """Pictures of single pages of the documentation, from committed results and generated data.
 
-Writes `docs/pictures/NAME.svg` of each name of PICTURES, or of those that are given. Their texts can
-be read on a phone.
+Writes `docs/pictures/NAME.svg` of each name of PICTURES, or of those that are given. Their texts
+can be read on a phone.
 
     OMP_NUM_THREADS=1 python -m benchmarks.pages.page_pictures [NAME …]
 
