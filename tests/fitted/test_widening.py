@@ -79,8 +79,10 @@ def test_intervals_contain_the_disagreement_of_members():
     y = 3 * np.sin(3 * x) + 0.1 * rows.normal(size=80)
     blend = AutoTwinRegressor(members=["ridge", "gp_matern"], random_state=0).fit(known, y)
     prediction = blend.predict_distribution([[0.5, 0.5, 0.5], [0.5, 16.0, 0.5]])
-    excess = prediction.spread - prediction.calibration.scale.largest_std
-    assert excess[0] < 0 < prediction.std[0] < excess[1] < prediction.std[1]
+    scale = prediction.calibration.scale
+    ratio = (prediction.spread + scale.floor) / scale.largest_std
+    excess = scale.largest_std * (ratio - 1) * np.sqrt(ratio)
+    assert excess[0] < 0 < prediction.std[0] < excess[1] < prediction.std[1] < 2 * excess[1]
 
 
 def test_a_new_category_counts_as_far():

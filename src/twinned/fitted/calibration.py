@@ -250,7 +250,9 @@ class Calibration:
 
         X is a table or, for a twin, the matrix of its encoded features. `process_std` (n,) is that
         of the process of the learned metric, where intervals are widened. They are also widened
-        where the estimates of anchors and members differ by more than at any calibration row.
+        where the estimates of anchors and members differ by more than at any calibration row: by
+        the excess of their standard deviation, which grows with the root of the ratio of both, as
+        far away errors grow faster than differences of members.
         """
         features = self.neighbors.transform(X, mean)
         features = scale_features(features, mean, std, self.scale.floor)
@@ -258,7 +260,8 @@ class Calibration:
         unit = self.std(np.ones(1))  # 0 for a constant target
         if self.scale.largest_std is None or not unit > 0:
             return scale
-        excess = np.maximum(features[:, -1] - self.scale.largest_std, 0.0)
+        ratio = features[:, -1] / self.scale.largest_std
+        excess = self.scale.largest_std * np.maximum(ratio - 1.0, 0.0) * np.sqrt(ratio)
         return np.hypot(scale, excess / unit)
 
     def with_errors(self, of: str, y_std: object, n_rows: int) -> Calibration:

@@ -191,7 +191,8 @@ def _add_scale(
     score_std = np.sqrt(np.mean(stored.scores**2))
     largest, floor = stored.scale.largest_std, stored.scale.floor
     if largest is not None and floor > 0 and score_std > 0:
-        excess = (std + (floor - largest)).apply("Max", 0.0) / score_std
+        ratio = (std + floor) / largest
+        excess = (ratio - 1.0).apply("Max", 0.0) * ratio.apply("Sqrt") * (largest / score_std)
         scale = (scale * scale + excess * excess).apply("Sqrt")
     return scale
 
