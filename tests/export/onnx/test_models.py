@@ -44,13 +44,15 @@ def blend(table):
 
 
 def test_a_blend_with_its_intervals(check, table, blend):
-    new = table[2]
+    new = pd.concat([table[2], table[2][:3].assign(a=9.0)], ignore_index=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = check(blend, new, std=1e-4, confidence=0.9)
         expected = blend.predict_interval(new, confidence=0.9)
+        prediction = blend.predict_distribution(new)
+    assert (prediction.spread[-3:] > 2 * prediction.calibration.scale.largest_std).all()
     intervals = np.column_stack([found["lower"], found["upper"]])
-    np.testing.assert_allclose(intervals, expected, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(intervals, expected, rtol=1e-6, atol=1e-4)
 
 
 def test_members_with_power_transformations(check, table):

@@ -178,7 +178,7 @@ def _note_outside(columns: Columns, has_intervals: bool) -> None:
     if any(is_outside):
         rows = f"{sum(is_outside):,} of {len(is_outside):,} rows are outside of the known rows"
         confidence = (
-            ", and the confidence of their intervals does not hold" if has_intervals else ""
+            ", and their intervals may cover less than their confidence" if has_intervals else ""
         )
         note = f"{rows}: their predictions are extrapolations{confidence}."
         messages.print_message("note", note)

@@ -25,7 +25,7 @@ from twinned.export.onnx.twins import (
     add_twin,
     weighted_moments,
 )
-from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, Calibration
+from twinned.fitted.calibration import MAX_FLOAT32, N_NEIGHBORS, SPREAD_POWER, Calibration
 from twinned.fitted.quantiles import check_confidence, tails
 from twinned.fitted.target import IDENTITY
 from twinned.fitted.twin import FittedTwin
@@ -192,7 +192,8 @@ def _add_scale(
     largest, floor = stored.scale.largest_std, stored.scale.floor
     if largest is not None and floor > 0 and score_std > 0:
         ratio = (std + floor) / largest
-        excess = (ratio - 1.0).apply("Max", 0.0) * ratio.apply("Sqrt") * (largest / score_std)
+        growth = ratio.apply("Pow", SPREAD_POWER) * (largest / score_std)
+        excess = (ratio - 1.0).apply("Max", 0.0) * growth
         scale = (scale * scale + excess * excess).apply("Sqrt")
     return scale
 
