@@ -1,12 +1,10 @@
 """A fitted twin applied to the rows of a table, for the commands and the service."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -51,11 +49,11 @@ class FeatureRows:
     def __len__(self) -> int:
         return len(self.X)
 
-    def take(self, rows: slice) -> FeatureRows:
+    def take(self, rows: slice) -> Self:
         """These rows only, without notes."""
         batch = None if self.batch is None else self.batch[rows]
         molecules = None if self.molecules is None else self.molecules[rows]
-        return FeatureRows(safe_indexing(self.X, rows), batch, molecules=molecules)
+        return type(self)(safe_indexing(self.X, rows), batch, molecules=molecules)
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class TablePredictor:
     batch: str | None = None
 
     @classmethod
-    def of(cls, model: BaseEstimator, name: str) -> TablePredictor:
+    def of(cls, model: BaseEstimator, name: str) -> Self:
         """The predictor of a fitted model; a ValueError for one that is no twin."""
         if not isinstance(model, TwinMethods):
             raise ValueError(f"{name} holds a {type(model).__name__}, which is no twin.")
@@ -93,7 +91,7 @@ class TablePredictor:
         return str(vars(self.twin).get("target_name_", "y"))
 
     @property
-    def of_targets(self) -> dict[str, TablePredictor]:
+    def of_targets(self) -> dict[str, Self]:
         """The predictor of each target, by the suffix of the names of its columns."""
         targets = self.twin.targets_
         return {f"_{twin.target_name_}": replace(self, model=twin) for twin in targets} or {
@@ -203,7 +201,7 @@ class TablePredictor:
         unknown = effects.unknown_labels(batch, 1 if np.ndim(batch) == 0 else len(batch))
         return [unknown_batches(unknown, if_new)] if unknown else []
 
-    def with_known_rows(self, table: Table, option: str) -> TablePredictor:
+    def with_known_rows(self, table: Table, option: str) -> Self:
         """With further known rows, the features and the target of which are in a table."""
         columns = [self.target, *filter(None, [self.batch_column])]
         table.require(columns, option)

@@ -4,8 +4,6 @@
 most; that of batches fits blends of quick members. docs/checks.md describes each code.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 import warnings
@@ -13,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import islice
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -114,7 +113,7 @@ class CheckedTable:
     y: Floats  # (row,)
 
     @classmethod
-    def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
+    def encode(cls, X: ArrayLike, y: Floats) -> Self:
         with (
             warnings.catch_warnings(action="ignore", category=TableWarning),
             np.errstate(invalid="ignore"),
@@ -127,11 +126,11 @@ class CheckedTable:
     def n_rows(self) -> int:
         return len(self.y)
 
-    def take(self, rows: Indices) -> CheckedTable:
+    def take(self, rows: Indices) -> Self:
         parts = {name: vars(self)[name][rows] for name in ("matrix", "features", "y")}
         return replace(self, **parts)
 
-    def sample(self) -> CheckedTable:
+    def sample(self) -> Self:
         """Return the table, or random rows of a large one in their order."""
         if self.n_rows <= _MAX_ROWS:
             return self

@@ -9,11 +9,9 @@ A change that leads to another target than the wanted one is followed by further
 it led to, with the prediction of a forward model as the target there.
 """
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -133,7 +131,7 @@ class InverseTwinRegressor(MultiOutputMixin, MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> InverseTwinRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the forward model to the rows, and the difference model to pairs of them.
 
         Parameters

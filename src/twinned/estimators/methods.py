@@ -306,7 +306,7 @@ class FittedMethods(PredictionMethods):
         return fitted.predict(self.encode(X, batch=batch, fitted=fitted), of=of, y_std=y_std)
 
     def _require_calibration(self) -> None:
-        if not self.targets_ and self.calibration_ is None:
+        if not self.targets_ and self.fitted_.calibration is None:
             raise AttributeError(NO_CALIBRATION)
 
     def _warn_of_shift(self, prediction: Any) -> None:

@@ -1,7 +1,5 @@
 """Pipelines and regressors that are no twins: comparables and calibrated prediction intervals."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable
@@ -169,7 +167,7 @@ class CalibratedRegressor(PredictionMethods, RegressorMixin, BaseEstimator):
         self.regressor = regressor
 
     @classmethod
-    def around(cls, regressor: SklearnEstimator, calibration: Calibration) -> CalibratedRegressor:
+    def around(cls, regressor: SklearnEstimator, calibration: Calibration) -> Self:
         """Around a fitted regressor."""
         model = cls(clone(regressor))
         model.regressor_, model.calibration_ = regressor, calibration

@@ -8,8 +8,6 @@ pairs and to these.
 After that a loop sums to (1 − 3Λ)a: Λ = 1/3 closes it, and Λ = 1 overshoots to −2a.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -141,9 +139,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return router.add(twin=self._base_twin(), method_mapping=mapping)
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> SemiSupervisedTwinRegressor:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the labelled pairs, relabel loops, and fit again.
 
         Parameters

@@ -4,9 +4,7 @@ Only this module knows the transformations: others split a model into its twin a
 `TargetTransform`.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -22,7 +20,7 @@ class TargetTransform(NamedTuple):
     scaling: PowerScaling | None = None
 
     @classmethod
-    def fit(cls, name: str | None, y: Floats) -> TargetTransform:
+    def fit(cls, name: str | None, y: Floats) -> Self:
         """The transformation "log", "power" or None of values (row,) or (row, output)."""
         power = PowerScaling.fit(y.reshape(len(y), -1), powers=True) if name == "power" else None
         transform = cls(name == "log", power)

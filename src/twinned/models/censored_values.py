@@ -6,10 +6,8 @@ bounds of each row by a normal factor that gives the row the same mean and varia
 rows the process is uncertain: there, values are expected farther beyond a limit than close to it.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +49,11 @@ class _Rows(NamedTuple):
     bounds: TargetBounds
     weight: Floats
 
-    def take(self, rows: NDArray[np.intp]) -> _Rows:
-        return _Rows(self.features[rows], self.bounds.take(rows), self.weight[rows])
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        return type(self)(self.features[rows], self.bounds.take(rows), self.weight[rows])
 
-    def with_log_target(self) -> _Rows:
-        return _Rows(self.features, self.bounds.logarithm(), self.weight)
+    def with_log_target(self) -> Self:
+        return type(self)(self.features, self.bounds.logarithm(), self.weight)
 
 
 def impute_target(

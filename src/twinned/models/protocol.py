@@ -13,7 +13,7 @@ from twinned.rows.schema import Floats, Indices, Rows
 class AnchoredModel(Protocol):
     """A difference model bound to fixed anchors: it predicts without building pairs."""
 
-    mean_only = False  # whether `moments` has only the mean, and only with equal weights
+    mean_only: bool = False  # whether `moments` has only the mean, and only with equal weights
 
     @property
     def bytes_per_query(self) -> int:

@@ -4,12 +4,10 @@ Three things that an estimator would do wrongly on pairs are handled here: a sea
 over folds of rows, early stopping holds out rows, and the number of threads is the user's.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +93,7 @@ class PairTrainingSet(NamedTuple):
     y: Floats
     groups: Indices | None = None
 
-    def with_pseudo_labels(self, pairs: Pairs, target: Floats) -> PairTrainingSet:
+    def with_pseudo_labels(self, pairs: Pairs, target: Floats) -> Self:
         """The training set with further pairs, whose weight is that of the mean pair.
 
         They belong to no rows of the training set, so a search cannot be fitted to the result.
@@ -118,9 +116,9 @@ class DrawnPairs(NamedTuple):
     second: Indices
     weight: Floats | None
 
-    def take(self, chosen: Indices | NDArray[np.bool_]) -> DrawnPairs:
+    def take(self, chosen: Indices | NDArray[np.bool_]) -> Self:
         weight = None if self.weight is None else self.weight[chosen]
-        return DrawnPairs(self.first[chosen], self.second[chosen], weight)
+        return type(self)(self.first[chosen], self.second[chosen], weight)
 
 
 @dataclass(frozen=True)
@@ -362,7 +360,7 @@ class SklearnDifferenceModel:
     def member_weights(self) -> Floats:
         return np.full(2, 0.5) if self.symmetric else np.ones(1)
 
-    def with_anchors(self, rows: Rows, n_before: int) -> SklearnDifferenceModel:
+    def with_anchors(self, rows: Rows, n_before: int) -> Self:
         """The same model: nothing of it depends on the anchors."""
         return self
 

@@ -103,10 +103,11 @@ class RandomAnchors(BaseEstimator):
 
 def as_anchor_strategy(anchors: object) -> AnchorStrategy:
     """The strategy of the parameter `anchors`."""
-    strategy = AllAnchors() if isinstance(anchors, str) and anchors == "all" else anchors
-    if isinstance(strategy, type) or not isinstance(strategy, AnchorStrategy):
+    if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
+        return anchors
+    if not isinstance(anchors, str) or anchors != "all":
         check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
-    return strategy
+    return AllAnchors()
 
 
 def clearly_lowest(errors: Sequence[Floats], rows: Floats, weights: Floats | None = None) -> int:

@@ -1,8 +1,6 @@
 """Standard and power scaling of columns, and equal rows merged with the sum of their weights."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +55,7 @@ class StandardScaling(NamedTuple):
     scale: Floats
 
     @classmethod
-    def fit(cls, values: Floats, weight: Floats | None = None) -> StandardScaling:
+    def fit(cls, values: Floats, weight: Floats | None = None) -> Self:
         """Scaling of `values` (row, column), where a row counts by its weight (row,)."""
         values = np.asarray(values, dtype=np.float64)
         is_known = ~np.isnan(values)
@@ -129,7 +127,7 @@ class PowerScaling(NamedTuple):
     scale: Floats
 
     @classmethod
-    def fit(cls, values: Floats, *, powers: bool) -> PowerScaling:
+    def fit(cls, values: Floats, *, powers: bool) -> Self:
         """Scaling of (row, column) values, with `powers` of those whose distribution is skewed.
 
         The power is the one of a grid that has the largest likelihood.
@@ -148,7 +146,7 @@ class PowerScaling(NamedTuple):
         return cls.with_powers(values, power, unit)
 
     @classmethod
-    def with_powers(cls, values: Floats, power: Floats, unit: Floats) -> PowerScaling:
+    def with_powers(cls, values: Floats, power: Floats, unit: Floats) -> Self:
         """Scaling of (row, column) values with powers and units (column,)."""
         scaling = StandardScaling.fit(yeo_johnson(values / unit, power))
         return cls(power, unit, scaling.center, np.where(scaling.varying, scaling.scale, 1.0))

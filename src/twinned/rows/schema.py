@@ -6,13 +6,11 @@ ordered pandas category) is the position of its level and numeric from then on. 
 any kind are NaN.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -57,13 +55,15 @@ class Rows:
             return self.numeric
         return np.concatenate([self.numeric, self.one_hot], axis=-1)
 
-    def take(self, rows: Any) -> Rows:
+    def take(self, rows: Any) -> Self:
         """The rows at an index of the leading axes: `np.s_[:, None]` adds an axis for anchors."""
-        return Rows(self.numeric[rows], self.one_hot[rows], self.codes[rows])
+        return type(self)(self.numeric[rows], self.one_hot[rows], self.codes[rows])
 
-    def take_columns(self, *columns: Indices) -> Rows:
+    def take_columns(self, *columns: Indices) -> Self:
         """Some columns of each of the three arrays."""
-        return Rows(*(array[..., chosen] for array, chosen in zip(self, columns, strict=True)))
+        return type(self)(
+            *(array[..., chosen] for array, chosen in zip(self, columns, strict=True))
+        )
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.numeric, self.one_hot, self.codes))
@@ -87,7 +87,7 @@ class TableSchema:
     n_indicators: list[int]
 
     @classmethod
-    def all_numeric(cls, n_features: int) -> TableSchema:
+    def all_numeric(cls, n_features: int) -> Self:
         """The schema of a table whose features are all numeric."""
         return cls([NUMERIC] * n_features, [[] for _ in range(n_features)], [0] * n_features)
 
@@ -116,9 +116,9 @@ class TableSchema:
     def n_features(self) -> int:
         return len(self.kinds)
 
-    def take(self, features: Sequence[int] | Indices) -> TableSchema:
+    def take(self, features: Sequence[int] | Indices) -> Self:
         """The schema of a table with these features only."""
-        return TableSchema(
+        return type(self)(
             [self.kinds[j] for j in features],
             [self.categories[j] for j in features],
             [self.n_indicators[j] for j in features],
@@ -212,7 +212,7 @@ class Queries:
         """(query, encoded feature), not scaled."""
         return self.schema.to_rows(self.matrix).features
 
-    def append(self, others: Queries) -> Queries:
+    def append(self, others: Self) -> Self:
         """These rows and, after them, others of the same model."""
         joined: dict[str, Any] = {"matrix": np.concatenate([self.matrix, others.matrix])}
         for name in ("offset", "offset_std", "error_ratio", "batch"):

@@ -1,7 +1,5 @@
 """TrainingRows: the validated arguments of `fit`."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -51,14 +49,14 @@ class TargetBounds(NamedTuple):
         """(row,): whether the value is below a limit, and whether it is above one."""
         return np.isneginf(self.lower), np.isposinf(self.upper)
 
-    def take(self, rows: Any) -> TargetBounds:
-        return TargetBounds(self.lower[rows], self.upper[rows])
+    def take(self, rows: Any) -> Self:
+        return type(self)(self.lower[rows], self.upper[rows])
 
-    def scaled(self, unit: float) -> TargetBounds:
+    def scaled(self, unit: float) -> Self:
         """The bounds in units of `unit`."""
-        return TargetBounds(self.lower / unit, self.upper / unit)
+        return type(self)(self.lower / unit, self.upper / unit)
 
-    def logarithm(self) -> TargetBounds:
+    def logarithm(self) -> Self:
         """The bounds of the logarithm. A lower bound of at most 0 is none.
 
         A ValueError names a row without a positive bound.
@@ -69,7 +67,7 @@ class TargetBounds(NamedTuple):
             bounds = f"between {self.lower[row]:g} and {self.upper[row]:g}"
             raise ValueError(f"The logarithm needs a positive bound; y[{row}] is {bounds}.")
         with np.errstate(divide="ignore"):
-            return TargetBounds(np.log(np.maximum(self.lower, 0.0)), np.log(self.upper))
+            return type(self)(np.log(np.maximum(self.lower, 0.0)), np.log(self.upper))
 
     def limits(self) -> Floats:
         """(row,): the known value, the only finite bound, or the middle of both.

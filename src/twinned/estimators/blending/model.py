@@ -13,8 +13,6 @@ the other columns it has the inverse hyperbolic sine, as distances of descriptor
 are else those of a few molecules. A member may have some columns of the table only.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Self
@@ -170,7 +168,7 @@ class BlendModel:
     schema: TableSchema
     symmetric = True
 
-    def with_anchors(self, rows: Rows, n_before: int) -> BlendModel:
+    def with_anchors(self, rows: Rows, n_before: int) -> Self:
         """The model with predictions of further anchors, to which no member was fitted."""
         before, predicted = self.out_of_fold[:n_before], self.out_of_fold[:0]
         if len(rows):

@@ -1,12 +1,10 @@
 """A twin as the text of a C header, by the template `header.h.j2`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from importlib.resources import files
 from textwrap import fill, indent
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -48,7 +46,7 @@ class TreeScore(NamedTuple):
     offset: float
 
     @classmethod
-    def of_ensemble(cls, ensemble: TreeEnsemble, unit: float) -> TreeScore:
+    def of_ensemble(cls, ensemble: TreeEnsemble, unit: float) -> Self:
         """The trees of a single output, with leaf values multiplied by `unit`."""
         check_single_output(len(ensemble.offset))
         if ensemble.n_features >= _LEAF // 2:
@@ -137,7 +135,7 @@ class Core:
     symmetric: bool
 
     @classmethod
-    def of_twin(cls, fitted: FittedTwin) -> Core:
+    def of_twin(cls, fitted: FittedTwin) -> Self:
         """The pairs of a twin, and its anchors."""
         model, anchors = fitted.model, fitted.anchors
         assert isinstance(model, SklearnDifferenceModel)
@@ -188,7 +186,7 @@ class IntervalTable(NamedTuple):
     is_constant: bool
 
     @classmethod
-    def of(cls, calibration: Calibration | None) -> IntervalTable | None:
+    def of(cls, calibration: Calibration | None) -> Self | None:
         """The ends by a calibration; None without, or where the width needs known rows."""
         if calibration is None:
             return None

@@ -4,9 +4,7 @@ What a network that holds out a fold sees of its features does not depend on the
 predicts: both the features of a wide table and their relevance are learned without these rows.
 """
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +36,7 @@ class Scale(NamedTuple):
     X_fill: Floats
 
     @classmethod
-    def fit(cls, rows: Rows, y: Floats, weight: Floats) -> Scale:
+    def fit(cls, rows: Rows, y: Floats, weight: Floats) -> Self:
         share = (weight / weight.sum())[:, None]
         fill = known_medians(rows.numeric)
 
@@ -87,7 +85,7 @@ class MergedRows(NamedTuple):
     learn: MetricCache
 
     @classmethod
-    def of(cls, table: TrainingRows, learn: MetricCache) -> MergedRows:
+    def of(cls, table: TrainingRows, learn: MetricCache) -> Self:
         weight = np.ones(len(table)) if table.weight is None else table.weight / table.weight.mean()
         rows, y, bounds = table.rows, table.outputs, table.bounds
         scale = Scale.fit(rows, y, weight)
@@ -130,11 +128,11 @@ class NetworkInputs(NamedTuple):
     used: Floats  # (2, column): 1, or 0 for those that are not used
     relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
 
-    def among(self, n_columns: int) -> NetworkInputs:
+    def among(self, n_columns: int) -> Self:
         """The same inputs with all of so many columns, of which the others are not used."""
         used, relevance = np.zeros((2, 2, n_columns))
         used[:, self.columns], relevance[:, self.columns] = self.used, self.relevance
-        return NetworkInputs(np.arange(n_columns), used, relevance)
+        return type(self)(np.arange(n_columns), used, relevance)
 
 
 def selects_features(options: NetworkOptions, n_features: int) -> bool:

@@ -10,11 +10,9 @@ without JAX, which takes a second to start.
 Axes: `point` (or `pair`), `feature`, `hidden`, `output`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -191,10 +189,10 @@ class TrainedNetworks(NamedTuple):
     def n_members(self) -> int:
         return len(self.parameters["bias_0"])
 
-    def take(self, members: int | slice | Indices) -> TrainedNetworks:
+    def take(self, members: int | slice | Indices) -> Self:
         """Return some of the members."""
         parameters = {name: value[members] for name, value in self.parameters.items()}
-        return TrainedNetworks(self.shape, parameters)
+        return type(self)(self.shape, parameters)
 
     def outputs(self, X: Matrix) -> NDArray[np.float32]:
         """(member, row, output): predictions of plain networks by numpy, in units of scaled y."""

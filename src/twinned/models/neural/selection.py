@@ -1,11 +1,9 @@
 """The settings of an ensemble, selected by the predictions of networks that hold out a fold."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +40,7 @@ class TrainedMembers(NamedTuple):
     errors: NDArray[np.float32]  # (member, check), of held-out rows
     predicted: NDArray[np.float32]  # (member, check, held-out row, output)
 
-    def followed_by(self, other: TrainedMembers) -> TrainedMembers:
+    def followed_by(self, other: Self) -> Self:
         """These members and then others, without errors and predictions."""
         parameters = {
             name: np.concatenate([value, other.parameters[name]])

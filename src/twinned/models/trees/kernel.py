@@ -12,9 +12,7 @@ Imported only where it is used, as loading numba takes a second.
 # mypy: ignore-errors
 # Types of compiled functions are those that numba infers from the arguments of each call.
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +61,7 @@ class QueryBatch(NamedTuple):
     n_selected: NDArray[np.int64]
     positions: NDArray[np.int32]
 
-    def take(self, rows: slice) -> QueryBatch:
+    def take(self, rows: slice) -> Self:
         """Return a part of the queries."""
         return QueryBatch(
             self.terms[rows],
