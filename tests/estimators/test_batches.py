@@ -204,7 +204,7 @@ def test_gradients_of_the_likelihood():
     weight, start = rng.uniform(0.5, 2.0, 40), rng.normal(size=8) * 0.3
     for is_free in (False, True):
         joint = joint_likelihood(X, y, codes, weight, is_free)
-        parts = np.append(np.ones(7, bool), not is_free), X, y, codes, weight
+        parts = np.append(np.ones(7, bool), not is_free), *joint.parts(np.arange(40))
         numeric = approx_fprime(start, lambda at, j=joint, p=parts: j.negative(at, *p)[0], 1e-6)
         gradient = joint.negative(start, *parts)[1]
         used = gradient != 0

@@ -87,9 +87,11 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         shrinks=shrinks,
         center=float(np.average(residual, weights=weight)),
         kind=kind,
+        amplitude=joint.amplitude,
+        n_fitted=len(y),
     )
-    # blends estimate the variances later, by their out-of-fold residuals
-    effects = with_uncertainty(effects) if shrinks else estimate_effects(effects)
+    if not shrinks:  # blends estimate the variances later, by their out-of-fold residuals
+        effects = estimate_effects(effects)
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]
     has_common = joint.deviation.differs and shrinks and len(y) <= MAX_ROWS
@@ -150,14 +152,13 @@ def estimate_effects(known: BatchEffects) -> BatchEffects:
     The covariance of functions remains, and a factor of their variance of the errors is found.
     """
     constant = replace(known.deviation, slope=0.0, smooth=0.0)
-    if known.kind == "offset" or known.deviation.is_constant:
-        return _fit(known, constant)
-    by_functions = _fit(known, known.deviation)
-    if known.kind == "function":
-        return by_functions
-    by_constants = _fit(known, constant)
-    gains = by_functions.log_densities() - by_constants.log_densities()
-    return by_functions if gains.sum() > _CLEAR_GAIN else by_constants
+    effects = _fit(known, constant if known.kind == "offset" else known.deviation)
+    if known.kind == "auto" and not known.deviation.is_constant:
+        by_constants = _fit(known, constant)
+        gains = effects.log_densities() - by_constants.log_densities()
+        effects = effects if gains.sum() > _CLEAR_GAIN else by_constants
+    effects = _with_uncertainty(effects)
+    return effects.with_noise_ratios(effects.known_batches)
 
 
 def _fit(known: BatchEffects, deviation: Deviation) -> BatchEffects:
@@ -178,7 +179,7 @@ def _fit(known: BatchEffects, deviation: Deviation) -> BatchEffects:
     effects = _with_noise(_with_errors(effects))
     if np.isfinite(effects.common_rows).any():
         effects = _with_errors(effects)  # by rows with other variances
-    return with_uncertainty(effects).with_noise_ratios(effects.known_batches)
+    return effects
 
 
 def _with_errors(effects: BatchEffects) -> BatchEffects:
@@ -239,7 +240,7 @@ def _with_noise(effects: BatchEffects) -> BatchEffects:
     return effects.with_noise_ratios(effects.known_batches)
 
 
-def with_uncertainty(effects: BatchEffects) -> BatchEffects:
+def _with_uncertainty(effects: BatchEffects) -> BatchEffects:
     """With larger variances of deviations, as these are estimates from few batches.
 
     The common function is nearest to the batches that it was fitted to, and the deviation of a new

@@ -23,7 +23,7 @@ _ROWS_OF_BATCH = 30  # at least, where a batch has as many
 # Logarithms of length scales and then of the variances of the common function, the linear and the
 # smooth deviation, the factor of its length scales, the noise, and the constants: bounds, and means
 # and deviations of priors. Features and y have unit variance.
-_STARTS = ((0.5, 0.0, -3.0, -3.0, 0.0, -2.0, -1.0), (1.5, 0.0, -5.0, -2.0, 0.7, -4.0, -1.0))
+_START = (0.5, 0.0, -3.0, -3.0, 0.0, -2.0, -1.0)
 _BOUNDS = (
     (-3.0, 7.0),
     (-7.0, 6.0),
@@ -36,9 +36,8 @@ _BOUNDS = (
 _MEANS = np.array([0.7, 0.0, -3.0, -3.0, 0.5, -3.0, -2.0])
 _STDS = np.array([1.5, 2.0, 3.0, 3.0, 0.7, 4.0, 4.0])
 _NONE, _OFFSETS, _FUNCTIONS = range(3)  # what deviations are
-# Differences of the logarithm of the posterior density: simpler deviations are chosen from this
-# gain on, and still simpler ones are not tried from this loss on.
-_CLEAR_GAIN, _CLEAR_LOSS = 1.0, 5.0
+# Of the logarithm of the posterior density, by which less simple deviations are chosen.
+_CLEAR_GAIN = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +159,7 @@ def fit_joint(
 
     `features` are (row, encoded feature), where a missing value counts as the mean. With the kind
     `"function"`, deviations are functions. With `"auto"` they are constants, or there are none,
-    where the posterior density is clearly higher; with `"offset"`, they are constants or none.
+    unless the posterior density is clearly lower; with `"offset"`, they are constants or none.
     """
     scaling, target = StandardScaling.fit(features), StandardScaling.fit(y[:, None])
     X, unit = scaling.transform(features)[:, scaling.varying], float(target.scale[0]) or 1.0
@@ -198,18 +197,15 @@ class _Likelihood:
         is_small = len(order) <= _COARSE_ROWS
         some, level = order[:_COARSE_ROWS], _OFFSETS if kind == "offset" else _FUNCTIONS
         n_steps = _STEPS if is_small else _COARSE_STEPS
-        starts = [self.descend(some, self._expand(start), n_steps, level) for start in _STARTS]
-        general = min(starts, key=lambda result: float(result.fun))
-        best = simpler = general
+        best = self.descend(some, self._expand(_START), n_steps, level)
         simplest = _OFFSETS if self.has_free_constants else _NONE
         if kind == "function":
             simplest = _FUNCTIONS
         for lower in range(level - 1, simplest - 1, -1):
-            simpler = self.descend(some, simpler.x, _FINE_STEPS, lower)
-            if simpler.fun < general.fun - _CLEAR_GAIN:
-                best, level = simpler, lower
-            elif simpler.fun > general.fun + _CLEAR_LOSS:
+            simpler = self.descend(some, best.x, _FINE_STEPS, lower)
+            if simpler.fun > best.fun + _CLEAR_GAIN:
                 break
+            best, level = simpler, lower
         if not is_small:
             best = self.descend(order[:_FINE_ROWS], best.x, _FINE_STEPS, level)
         return np.where(self.free(level), np.exp(best.x), 0.0)
@@ -241,19 +237,27 @@ class _Likelihood:
 
     def descend(self, rows: Indices, start: Floats, n_steps: int, level: int) -> Any:
         """The result of a search on some of the rows."""
-        n_features = self.X.shape[1]
-        codes = np.unique(self.codes[rows], return_inverse=True)[1]
-        parts = self.X[rows], self.y[rows], codes, self.weight[rows]
-        bounds = [_BOUNDS[0]] * n_features + list(_BOUNDS[1:])
+        bounds = [_BOUNDS[0]] * self.X.shape[1] + list(_BOUNDS[1:])
         return minimize(
             self.negative,
             start,
-            args=(self.free(level), *parts),
+            args=(self.free(level), *self.parts(rows)),
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
             options={"maxiter": n_steps},
         )
+
+    def parts(self, rows: Indices) -> tuple[Any, ...]:
+        """Arguments of `negative` from some of the rows.
+
+        The last ones are the design of the constants (row, constant) and the pairs of rows of the
+        same batch, on which deviations depend.
+        """
+        codes = self.codes[rows]
+        same = np.nonzero(codes[:, None] == codes)
+        design = _constants(codes, self.has_free_constants)
+        return self.X[rows], self.y[rows], self.weight[rows], design, same
 
     def negative(
         self,
@@ -261,8 +265,9 @@ class _Likelihood:
         free: NDArray[np.bool_],
         X: Floats,
         y: Floats,
-        codes: Indices,
         weight: Floats,
+        design: Floats,
+        same: tuple[Indices, Indices],
     ) -> tuple[float, Floats]:
         """The negative logarithm of the likelihood and prior, and its gradient."""
         n_features = X.shape[1]
@@ -276,14 +281,13 @@ class _Likelihood:
         norms = np.diag(products)
         squares = np.maximum(norms[:, None] + norms - 2.0 * products, 0.0)
         correlation, by_square = KERNELS["matern"](squares)
-        same = np.nonzero(codes[:, None] == codes)  # pairs of rows, of which deviations depend
         own_squares, own_products = squares[same], products[same]
         near, near_by_square = KERNELS["matern"](own_squares / stretch**2)
         covariance = amplitude * correlation
         covariance[same] += slope * own_products + smooth * near + between
         covariance[np.diag_indices_from(covariance)] += noise / weight + 1e-9
         try:
-            projection = Projection.of(covariance, _constants(codes, self.has_free_constants))
+            projection = Projection.of(covariance, design)
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(parameters)
         solved = projection.matrix @ y

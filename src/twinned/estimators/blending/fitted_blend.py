@@ -36,6 +36,7 @@ from twinned.fitted.quantiles import check_confidence
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import BatchErrors, errors_of_batches, update_effects
 from twinned.models.gaussian_process import GaussianProcess
+from twinned.models.learned_metric import learn_metric
 from twinned.models.resources import MemoryBudget, limit_threads
 from twinned.pairing.anchors import replicate_correlation
 from twinned.rows.folds import Folds, complete_predictions
@@ -278,6 +279,11 @@ def _fitted_state(
     """
     anchors = rows.anchors
     held_out = anchors.take(anchors.held_out)
+    state = Anchors.of_rows(anchors, censored_X=rows.rows.censored_matrix, n_jobs=budget.n_jobs)
+    if anchors.effects is not None:  # the common function was fitted by the same likelihood
+        similar = anchors.effects.metric
+        metric = learn_metric(state.features, state.y, state.weight, similar=similar)
+        state = replace(state, learned_metric=metric)
     model = BlendModel(
         members=[
             FittedMember(member.label, member.estimator, member.preparation) for member in members
@@ -289,9 +295,7 @@ def _fitted_state(
     )
     fitted = FittedTwin(
         model=model,
-        anchors=Anchors.of_rows(
-            anchors, censored_X=rows.rows.censored_matrix, n_jobs=budget.n_jobs
-        ),
+        anchors=state,
         budget=budget,
         replicate_correlation=replicate_correlation(
             np.column_stack([held_out.matrix, np.asarray(held_out.fold, float)]),
