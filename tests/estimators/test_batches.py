@@ -87,6 +87,8 @@ def make_effects(kind):
         noise_ratio=np.ones(6),
         common_rows=np.full(6, np.inf),
         shrinks=True,
+        amplitude=1.3,
+        n_fitted=len(codes),
         kind=kind,
     )
     return estimate_effects(known)
@@ -117,7 +119,6 @@ def test_deviations_are_those_of_a_process_of_all_rows(kind, monkeypatch):
 def test_rows_of_an_added_batch_show_errors_of_the_common_function(monkeypatch):
     monkeypatch.setattr("twinned.batches.effects._TAIL_OF_CONSTANTS", 1e12)  # a normal one
     first, rng = make_effects("auto"), np.random.RandomState(1)
-    first = replace(first, amplitude=1.3, n_fitted=len(first.codes))
     features, residual, queries = rng.normal(size=(4, 2)), rng.normal(size=4), np.eye(2)
     effects, codes = first.add(["new"] * 4, features, residual)
     deviation = effects.deviation
@@ -130,7 +131,7 @@ def test_rows_of_an_added_batch_show_errors_of_the_common_function(monkeypatch):
         error = common(one, other) - common(one, fit) @ np.linalg.solve(total, common(fit, other))
         return error + deviation.covariance(one, other) + deviation.between
 
-    noise = deviation.noise * first.noise_ratio[first.codes] / first.weight
+    noise = deviation.noise / first.weight
     same = first.codes[:, None] == first.codes
     total = same * (deviation.covariance(fit, fit) + deviation.between)
     total += common(fit, fit) + np.diag(noise)

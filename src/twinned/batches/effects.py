@@ -24,7 +24,7 @@ _TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constant
 _LEAST_COMMON_ROWS = 3.0  # of a batch that is added
 _ROUNDING = 1e-10  # added to variances, in units of the largest
 LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
-_ROWS_OF_FIT = 500  # by which the common function is known
+_ROWS_OF_FIT = 300  # by which the common function is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +77,10 @@ class BatchEffects:
     noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
     common_rows: Floats  # (batch,): rows that the common variance of the errors counts for
     shrinks: bool
+    amplitude: float  # variance of the common function
+    n_fitted: int  # the first known rows, to which the common function was fitted
     center: float = 0.0  # the mean of the constants
     kind: str = "offset"  # of deviations that are compared
-    amplitude: float = 0.0  # variance of the common function
-    n_fitted: int = 0  # the first known rows, to which the common function was fitted
     _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
 
     # --- errors of known rows -----------------------------------------------------------------
@@ -151,8 +151,8 @@ class BatchEffects:
         total = deviation.covariance(scaled, scaled) + deviation.between
         total *= codes[:, None] == codes
         total += _common_covariance(scaled, scaled, self.amplitude)
-        noise = deviation.noise * self.noise_ratio[codes] / self.weight[rows]
-        total[np.diag_indices_from(total)] += noise + _ROUNDING * self.amplitude
+        noise = deviation.noise / self.weight[rows] + _ROUNDING * self.amplitude
+        total[np.diag_indices_from(total)] += noise
         factor = np.linalg.cholesky(total)
         return _AddedDeviation(**vars(deviation), fit=scaled, factor=factor, common=self.amplitude)
 
