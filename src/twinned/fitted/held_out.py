@@ -6,7 +6,6 @@ from typing import Self
 
 import numpy as np
 
-from twinned._compat import safe_indexing
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.calibration import (
     EXPONENTS,
@@ -15,6 +14,7 @@ from twinned.fitted.calibration import (
     Calibration,
     ErrorScale,
     NeighborFeatures,
+    numeric_features,
     scale_features,
 )
 from twinned.fitted.quantiles import total_log_density
@@ -89,14 +89,16 @@ class HeldOutErrors:
             process = fitted.anchors.process
             process_std = process.held_out_std(encoded, folds)
             amplitude = process.amplitude(fitted.anchors.y)
+        neighbors, expected = NeighborFeatures.of(X, y, categorical), 0.0
+        numeric = numeric_features(X, [*neighbors.codes, *neighbors.columns])
+        codes, columns = np.split(np.arange(numeric.shape[1]), [len(neighbors.codes)])
         for training, held_out in folds:
             floor = RELATIVE_FLOOR * float(np.mean(std[held_out]))
-            near = NeighborFeatures.of(safe_indexing(X, training), y[training], categorical)
-            neighbor_features = near.transform(safe_indexing(X, held_out), mean[held_out])
+            near = NeighborFeatures(numeric[training], y[training], columns, codes)
+            neighbor_features = near.transform(numeric[held_out], mean[held_out])
             features.append(scale_features(neighbor_features, mean[held_out], std[held_out], floor))
             floors.append(floor)
         rows = np.concatenate([held_out for _, held_out in folds])
-        neighbors, expected = NeighborFeatures.of(X, y, categorical), 0.0
         if y_std is not None:
             known_features = neighbors.values if encoded is None else encoded
             expected = remaining_variances(known_features, y, y_std)[0] ** 0.5
