@@ -1,5 +1,6 @@
 import gc
 import os
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 
@@ -32,6 +33,18 @@ PROFILE = {
 hypothesis.settings.register_profile("random", print_blob=True, max_examples=40, **PROFILE)
 hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=10, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
+
+
+def pytest_configure(config):
+    """Draw no constants of the imported modules: they differ between the workers.
+
+    To find them, hypothesis reads all modules, which takes six seconds of each worker.
+    """
+    if config.getoption("--hypothesis-profile") != "random":
+        with suppress(ImportError):  # of versions that do not look for constants
+            from hypothesis.internal.conjecture import providers
+
+            providers.is_local_module_file = lambda path: False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,13 +97,13 @@ def is_quick(pytestconfig):
 def use_small_defaults(patch, is_quick):
     from sklearn.ensemble import ExtraTreesRegressor
 
-    def five_trees(n_estimators, **options):
-        return ExtraTreesRegressor(5, **options)
+    def few_trees(n_estimators, **options):
+        return ExtraTreesRegressor(2 if is_quick else 5, **options)
 
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
     patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 8)
     patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 20)
-    patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
+    patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", few_trees)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
     patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 200)
@@ -101,12 +114,14 @@ def use_small_defaults(patch, is_quick):
 def use_smaller_defaults(patch):
     from twinned.estimators.blending.members import SIZES
 
-    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
+    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)
     patch.setattr("twinned.models.marginal_likelihood._COARSE_ROWS", 40)
     patch.setattr("twinned.models.marginal_likelihood._START_STEPS", 3)
     patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)
-    patch.setattr("twinned.batches.joint._STEPS", 15)
-    patch.setattr("twinned.estimators.twin_folds.N_FOLDS", 3)
+    patch.setattr("twinned.estimators.blending.weights._BAGS", 2)
+    patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 50)
+    patch.setattr("twinned.batches.joint._STEPS", 8)
+    patch.setattr("twinned.estimators.twin_folds.N_FOLDS", 2)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():
         trees, iterations = sizes.trees // 5, sizes.boosting_iterations // 5

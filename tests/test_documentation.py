@@ -29,8 +29,8 @@ LINKED = [
 ]
 # Appended to `twinned fit`; the last of two equal options is used.
 QUICK = ("--model", "ridge", "--pairs", "2")
-# In code of pages, as written and as tested: within a second, a single member is fitted.
-SHORT_BUDGET = "budget=60", "budget=1"
+# In code of pages, as written and as tested: within so short a time, a single member is fitted.
+SHORT_BUDGET = "budget=60", "budget=0.1"
 
 
 def name(page):
@@ -123,7 +123,7 @@ def test_console_lines_run(page, empty_folder, monkeypatch):
         fits = arguments[0] in ("fit", "advise") and "--help" not in arguments
         quick = QUICK if fits else ()
         if quick and "--model" not in arguments:
-            quick = ("--budget", "1s")  # a single member is fitted
+            quick = ("--budget", "0.1s")  # a single member is fitted
         elif quick and fitted:
             quick = (*quick, "--no-check")  # check only once
         fitted |= bool(quick)

@@ -202,14 +202,6 @@ def test_log_level_of_pooch_is_restored(server, caplog, capsys):
     assert not [record for record in caplog.records if record.levelno >= logging.INFO]
 
 
-def test_import_does_not_import_pooch():
-    import subprocess
-    import sys
-
-    code = "import sys, twinned.datasets; sys.exit('pooch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 @pytest.fixture
 def standard(server, monkeypatch):
     """Yachts of the standard splits on the server, in the folders of their repository."""

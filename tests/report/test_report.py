@@ -49,13 +49,21 @@ def report(diagnosis):
 
 
 @pytest.fixture(scope="module")
-def page(report):
-    return render(report)
+def charts(report):
+    return draw_charts(report)
 
 
 @pytest.fixture(scope="module")
-def charts(report):
-    return draw_charts(report)
+def page(report, charts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinned.app.report.render.draw_charts", lambda report: charts)
+        return render(report)
+
+
+@pytest.fixture
+def drawn(charts, monkeypatch):
+    """Where only the text of a page is tested, its charts are those that are drawn already."""
+    monkeypatch.setattr("twinned.app.report.render.draw_charts", lambda report: charts)
 
 
 def test_write_report_writes_the_page(diagnosis, tmp_path):
@@ -89,16 +97,16 @@ class PageParser(HTMLParser):
         pass
 
 
-def test_verdict_is_that_of_the_error_beside_the_mean(report):
+def test_verdict_is_that_of_the_error_beside_the_mean(report, page):
     errors = report["errors"]
     is_good = 2 * errors["rmse"] ** 2 <= errors["mean_rmse"] ** 2
     assert report["verdict"] == ("good" if is_good else "fair")
-    assert f'<p class="conclusion {report["verdict"]}">' in render(report)
+    assert f'<p class="conclusion {report["verdict"]}">' in page
 
 
-def test_the_error_of_the_mean_is_in_the_table_and_not_in_the_chart(report):
-    assert "mean of y" in render(report)
-    assert "mean of y" not in draw_charts(report)["comparison"]
+def test_the_error_of_the_mean_is_in_the_table_and_not_in_the_chart(page, charts):
+    assert "mean of y" in page
+    assert "mean of y" not in charts["comparison"]
 
 
 def test_report_can_be_written_as_json(report):
@@ -199,7 +207,7 @@ def test_comparables_are_the_nearest_by_the_metric_of_explain(report, diagnosis,
         assert [case["anchor"] for case in query["comparables"]] == nearest[:5]
 
 
-def test_adjustments_within_a_time_limit(diagnosis):
+def test_adjustments_within_a_time_limit(diagnosis, drawn):
     report = collect(diagnosis, title="t", seconds=0.0)
     for query in report["comparables"]:
         assert all("adjustments" not in case for case in query["comparables"])
@@ -265,7 +273,7 @@ def test_empty_column_causes_no_warning_of_numpy(table):
     assert all(query["comparables"] for query in found["comparables"])
 
 
-def test_page_shows_findings_with_codes_and_advice(table, report, page):
+def test_page_shows_findings_with_codes_and_advice(table, report, page, drawn):
     assert report["findings"] == []
     assert "No replicates" in page
     X, y = table
@@ -290,7 +298,7 @@ def test_coverage_and_errors_have_error_bars(report, charts):
     assert charts["comparison"].count("stroke: var(--ink)") == 2  # without the mean
 
 
-def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
+def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch, drawn):
     module = import_module("twinned.diagnostics.diagnosis")
     monkeypatch.setattr(module, "affordable_rows", lambda *sizes: 50)
     report = collect(quick_diagnosis(*table), title="subset")
@@ -364,7 +372,7 @@ def test_nullable_columns_and_categories_of_digits():
     assert "missing" in shown
 
 
-def test_nothing_to_learn_is_the_headline(rng):
+def test_nothing_to_learn_is_the_headline(rng, drawn):
     X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["year", "b"])
     report = collect(
         quick_diagnosis(X.assign(year=rng.randint(1990, 2020, 60)), rng.rand(60)), title="t"

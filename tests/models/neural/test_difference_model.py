@@ -82,7 +82,11 @@ def test_anchored_differences_equal_single_pairs(expected, memory_limit, n_jobs)
 
 @pytest.mark.parametrize("weights", [None, np.random.RandomState(3).uniform(0.1, 2.0, N_ANCHORS)])
 @pytest.mark.parametrize(("memory_limit", "n_jobs"), [(None, None), (10_000, 2)])
-def test_moments_are_those_of_all_estimates(expected, weights, memory_limit, n_jobs):
+@pytest.mark.parametrize("few_pairs", [0, 10**6], ids=["compiled", "numpy"])
+def test_moments_are_those_of_all_estimates(
+    expected, weights, memory_limit, n_jobs, few_pairs, monkeypatch
+):
+    monkeypatch.setattr("twinned.models.neural.difference_model._FEW_PAIRS", few_pairs)
     networks = model(memory_limit)
     mean, variance = networks.at_anchors(ANCHORS, ANCHORS_Y, 0).moments(
         QUERIES, weights, variance=True, n_jobs=n_jobs

@@ -152,9 +152,12 @@ def weighted_twin():
     return twin.fit(X, y, sample_weight=rng.uniform(0.2, 2.0, 60)), X
 
 
-@pytest.mark.parametrize("memory_limit", ["40KB", "512MB", None])
-def test_fast_path_equals_single_estimates(weighted_twin, memory_limit):
+@pytest.mark.parametrize(
+    ("memory_limit", "few_pairs"), [("40KB", 0), ("512MB", 0), (None, 0), ("512MB", 10**6)]
+)
+def test_fast_path_equals_single_estimates(weighted_twin, memory_limit, few_pairs, monkeypatch):
     """Equal weights from a callable use the single estimates; uniform weights use the fast path."""
+    monkeypatch.setattr("twinned.models.neural.difference_model._FEW_PAIRS", few_pairs)
     twin, X = weighted_twin
     twin.set_params(memory_limit=memory_limit)
     fast = twin.predict(X, return_std=True)
