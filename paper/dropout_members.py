@@ -72,7 +72,7 @@ def predict(name, model, X):
         return estimates[:, rng.permutation(estimates.shape[1])[:N_MEMBERS]].T
     if name == NETWORKS:
         return model.predict_members(X)
-    networks = with_masks(model.plain_networks(), DROPOUT[name], rng)
+    networks = with_masks(model.networks(), DROPOUT[name], rng)
     matrix, schema = validate_table(NeuralRegressor(), X, None, np.dtype(np.float64))
     return networks.predict(networks.scale.transform(schema.to_rows(matrix)))[..., 0]
 

@@ -86,7 +86,7 @@ def test_masked_weights_are_masked_units(rng):
     X = rng.normal(size=(30, 2))
     training = NeuralTraining(max_steps=20, n_folds=1, embedding=None, scaling="standard")
     model = NeuralRegressor((5, 4), n_members=1, training=training, random_state=0)
-    networks = model.fit(X, X[:, 0]).plain_networks()
+    networks = model.fit(X, X[:, 0]).networks()
     masked = dropout_members.with_masks(networks, 0.5, np.random.RandomState(0))
     rows = SimpleNamespace(features=rng.normal(size=(6, 2)))
     random, value = np.random.RandomState(0), networks.matrix(rows)

@@ -184,10 +184,7 @@ class PredictionMethods:
         self,
         X: ArrayLike,
         quantiles: ArrayLike = (0.05, 0.5, 0.95),
-        *,
-        batch: ArrayLike | None = None,
-        of: str = "measurement",
-        y_std: ArrayLike | None = None,
+        **options: Unpack[PredictionOptions],
     ) -> Floats:
         """Quantiles of the predictive distribution of y, of a model that stores its calibration.
 
@@ -200,14 +197,13 @@ class PredictionMethods:
             Rows to predict.
         quantiles : sequence of float, default=(0.05, 0.5, 0.95)
             Probabilities between 0 and 1.
-        batch, of, y_std
-            As in `predict_interval`.
+        **options
+            `batch`, `of` and `y_std`, as in `predict_interval`.
 
         Returns
         -------
         values : ndarray of shape (n_queries, n_quantiles) or (n_queries, n_targets, n_quantiles)
         """
-        options: PredictionOptions = {"batch": batch, "of": of, "y_std": y_std}
         return self.predict_distribution(X, **options).quantiles(quantiles)
 
     def predict_cdf(

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import BaseEstimator, RegressorMixin
-from twinned.models.neural.difference_model import PlainNetworks
+from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import TrainingProblem, build_problem
@@ -141,17 +141,13 @@ class BaseNeural(BaseEstimator):
         """Kinds and categories of the features."""
         return self._schema
 
-    @property
-    def has_single_target(self) -> bool:
-        """Whether y was one-dimensional in the fit."""
-        return self._one_dimensional
-
     def _shaped(self, values: Floats) -> Floats:
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values
 
-    def networks(self, kind: type[Any]) -> Any:
-        """The trained networks as a model of this class."""
+    def networks(self) -> Any:
+        """The trained networks: a `NeuralDifferenceModel` of a twin, else `PlainNetworks`."""
+        kind = NeuralDifferenceModel if self.is_twin else PlainNetworks
         selected = self.selected_features_
         is_complete = len(selected) == self._schema.n_features
         return kind(
@@ -229,6 +225,11 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
     (80,)
     """
 
+    @property
+    def n_outputs_(self) -> int | None:
+        """The number of outputs, or None where y is one-dimensional."""
+        return None if self._one_dimensional else int(self._shape["n_outputs"])
+
     @overload
     def predict(self, X: ArrayLike, return_std: Literal[False] = False) -> Floats: ...
 
@@ -253,8 +254,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         check_is_fitted(self)
         check_bool("return_std", return_std)
         if is_dask(X):
-            n_outputs = None if self._one_dimensional else self._shape["n_outputs"]
-            return predict_lazily(self, X, return_std, n_outputs)
+            return predict_lazily(self, X, return_std, self.n_outputs_)
 
         def mean_and_std(members):  # as of a single anchor
             return combine(members[:, :, None], self.member_weights_, None)
@@ -279,14 +279,10 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         check_is_fitted(self)
         return self._shaped(np.concatenate(self._map_members(lambda block: block, X), axis=1))
 
-    def plain_networks(self) -> PlainNetworks:
-        """The trained networks."""
-        return self.networks(PlainNetworks)
-
     def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))
-        networks = self.plain_networks()
+        networks = self.networks()
 
         def one_block(rows):
             queries = networks.scale.transform(schema.to_rows(matrix[rows]))

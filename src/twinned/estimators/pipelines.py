@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.base import TwinMethods
 from twinned.estimators.methods import PredictionMethods
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.prediction import Prediction
+from twinned.fitted.prediction import Prediction, PredictionOptions
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats, Queries, is_table, row_labels
 from twinned.rows.validation import count_rows
@@ -95,10 +95,7 @@ def predict_interval(
     model: SklearnEstimator,
     X: ArrayLike,
     confidence: float = 0.9,
-    *,
-    batch: ArrayLike | None = None,
-    of: str = "measurement",
-    y_std: ArrayLike | None = None,
+    **options: Unpack[PredictionOptions],
 ) -> Floats:
     """Prediction intervals, also of a model at the end of a pipeline.
 
@@ -111,12 +108,8 @@ def predict_interval(
         Rows to predict, as the pipeline expects them.
     confidence : float, default=0.9
         Probability with which an interval covers y.
-    batch : str or array of shape (n_queries,), default=None
-        As in `TwinRegressor.predict_interval`, and so are the next two.
-    of : {"measurement", "value"}, default="measurement"
-        What the intervals cover.
-    y_std : float or array of shape (n_queries,), default=None
-        Errors of further measurements.
+    **options
+        `batch`, `of` and `y_std`, as in `TwinRegressor.predict_interval`.
 
     Returns
     -------
@@ -129,9 +122,7 @@ def predict_interval(
             f"model has no prediction intervals, but is a {type(last).__name__}; use an "
             "AutoTwinRegressor, or cross_conformal(model, X, y)."
         )
-    intervals: Floats = last.predict_interval(
-        transform(X), confidence, batch=batch, of=of, y_std=y_std
-    )
+    intervals: Floats = last.predict_interval(transform(X), confidence, **options)
     return intervals
 
 

@@ -14,7 +14,6 @@ from twinned.fitted.anchors import Anchors
 from twinned.fitted.held_out import with_residuals
 from twinned.fitted.twin import FittedTwin
 from twinned.fitted.updating import update_effects
-from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.inputs import Scale
 from twinned.models.neural.problem import TrainingProblem, build_problem_of_rows
 from twinned.models.resources import MemoryBudget, limit_threads, parse_memory_limit
@@ -170,7 +169,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         rng = np.random.RandomState(problem.seed)
         stored, nearest = draw_anchors(self.anchors, rows.known, rng)
         fitted = FittedTwin(
-            model=self.make_model(),
+            model=self.networks(),
             anchors=Anchors.of_rows(
                 rows.take(stored),
                 censored_X=rows.censored_matrix,
@@ -199,10 +198,6 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         anchors = fitted.anchors.take(kept)
         predicted = fitted.squeeze(fitted.moments(fitted.queries(anchors.matrix))[0])
         self._fitted = replace(fitted, anchors=replace(anchors, y=predicted), residuals=None)
-
-    def make_model(self) -> NeuralDifferenceModel:
-        """The difference model of the trained networks."""
-        return self.networks(NeuralDifferenceModel)
 
     def row_scale(self) -> Scale:
         """The scale of the features that the networks are trained on."""

@@ -154,7 +154,7 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     state["_pair_dtype"] = np.dtype(np.float64)
     anchors = _build_anchors(model, state, at, model.row_scale())
     at.ensure((anchors.y.ndim == 1) == state["_one_dimensional"], "has other outputs")
-    _set_twin(model, state, anchors, model.make_model(), at)
+    _set_twin(model, state, anchors, model.networks(), at)
 
 
 def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:

@@ -56,7 +56,7 @@ def assemble(
         refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
     needs_std = names != ("mean",)
     outputs_of_states = [_add_outputs(state, matrix, confidence, needs_std) for state in states]
-    is_1d = _has_single_target(model)
+    is_1d = model.n_outputs_ is None
     for name in names:
         output = concatenate([outputs[name] for outputs in outputs_of_states])
         output = output.reshape(-1) if is_1d else output
@@ -102,13 +102,6 @@ def _unwrap(
     return scalers, model, [replace(read_fitted(twin), target=target) for twin in twins]
 
 
-def _has_single_target(model: Model) -> bool:
-    """Whether y was one-dimensional in the fit."""
-    if isinstance(model, BaseNeural):
-        return model.has_single_target
-    return not model.targets_ and model.fitted_.anchors.y.ndim == 1
-
-
 def _add_outputs(
     model: FittedTwin | BaseNeural, matrix: Tensor, confidence: float | None, needs_std: bool
 ) -> dict[str, Tensor]:
@@ -140,7 +133,7 @@ def _add_outputs(
 def _add_prediction(model, matrix, needs_std=True):
     """The prediction (row, output) of encoded rows by a twin, or by networks that predict y."""
     if not isinstance(model, FittedTwin):
-        return add_networks(model.plain_networks(), model.schema_, matrix)
+        return add_networks(model.networks(), model.schema_, matrix)
     if isinstance(model.model, BlendModel):
         return _add_blend(model, model.model, matrix, needs_std)
     return add_twin(model, matrix)
