@@ -9,7 +9,7 @@ Needs Chromium, its driver and selenium, as `make test-browser` does.
     python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/serving.png --height 1138
     twinned serve assay.twin &  # of the molecules of docs/molecules.md
     python examples/page_picture.py http://127.0.0.1:8000 docs/pictures/molecules.png \\
-        --input "CCCCC(C)O" --height 1750
+        --input "CCCCC(C)O" --width 600 --height 1900
 """
 
 import argparse
@@ -19,8 +19,7 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-WIDTH = 1000
-SECONDS = 3  # for the answers of a service
+SECONDS = 8  # for the answers of a service
 
 
 def main():
@@ -30,13 +29,15 @@ def main():
     parser.add_argument("--input", help="value to predict, of the first field of a service")
     parser.add_argument("--section", help="id of the element to begin with")
     parser.add_argument("--height", type=int, default=1080, help="number of pixels")
+    parser.add_argument("--width", type=int, default=1000, help="number of pixels")
     arguments = parser.parse_args()
     options = webdriver.ChromeOptions()
     for option in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
         options.add_argument(option)
     driver = webdriver.Chrome(options=options, service=Service("/usr/bin/chromedriver"))
     try:
-        size = {"width": WIDTH, "height": arguments.height, "deviceScaleFactor": 1, "mobile": False}
+        size = {"width": arguments.width, "height": arguments.height}
+        size |= {"deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         served = arguments.page.startswith("http")
         driver.get(arguments.page if served else Path(arguments.page).resolve().as_uri())

@@ -317,7 +317,7 @@ def draw(runs, path):
     import matplotlib.pyplot as plt
 
     points, order = time_points(runs)
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure, axes = plt.subplots(figsize=(5.2, 3.8), layout="constrained")
     line = [(points[name][0], points[name][1].median()) for name in order]
     axes.plot(*np.transpose(line), "o-", color="black", label="AutoTwinRegressor, by budget")
     for name, position in zip(order, line, strict=True):

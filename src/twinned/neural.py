@@ -38,8 +38,9 @@ def fit_many(estimator: Any, problems: Sequence[tuple[Any, ...]]) -> list[Any]:
 
     Returns
     -------
-    list of fitted estimators, in the order of the problems. Each equals what `fit` on that problem
-    alone would give, to rounding.
+    list of fitted estimators
+        In the order of the problems. Each equals what `fit` on that problem alone would give, to
+        rounding.
     """
     is_list = isinstance(estimator, (list, tuple))
     estimators = list(estimator) if is_list else [estimator] * len(problems)

@@ -68,9 +68,10 @@ def measure_applicability(
 
     Returns
     -------
-    A copy of the twin, whose attribute `applicability_` is a DataFrame with the index `inside`,
-    `edge`, `outside` and the columns `rows`, their number, `error`, the root mean square error, and
-    `coverage`. It stores prediction intervals, too.
+    fitted twin
+        A copy of the twin, whose attribute `applicability_` is a DataFrame with the index `inside`,
+        `edge`, `outside` and the columns `rows`, their number, `error`, the root mean square error,
+        and `coverage`. It stores prediction intervals, too.
 
     Examples
     --------

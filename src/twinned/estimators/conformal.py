@@ -109,8 +109,9 @@ def conformal(
 
     Returns
     -------
-    A copy of a twin that has prediction intervals; of a pipeline or another regressor a
-    `CalibratedRegressor`, which has them.
+    fitted model
+        A copy of a twin that has prediction intervals; of a pipeline or another regressor a
+        `CalibratedRegressor`, which has them.
 
     Examples
     --------

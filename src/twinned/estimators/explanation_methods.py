@@ -144,14 +144,15 @@ class ExplanationMethods(FittedMethods):
 
         Returns
         -------
-        DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
-        distance, count`: for each query the `n` anchors of largest weight, nearest first among
-        equals, and a last row of all other anchors, with the anchor −1 and their weighted means. So
-        the weights of a query sum to one, and the weighted estimates to its prediction. `query` is
-        the label of the row in the index of X, or its number, and `anchor` the row of
-        `anchors_X_`; `count` is the number of its copies, which are one case. Where the training
-        table had an index of its own, the column `label` has the labels of the anchors. With
-        several outputs, each has rows of its own, with a column `output`.
+        DataFrame
+            With the columns `query, anchor, anchor_y, difference, estimate, weight, distance,
+            count`: for each query the `n` anchors of largest weight, nearest first among equals,
+            and a last row of all other anchors, with the anchor −1 and their weighted means. So the
+            weights of a query sum to one, and the weighted estimates to its prediction. `query` is
+            the label of the row in the index of X, or its number, and `anchor` the row of
+            `anchors_X_`; `count` is the number of its copies, which are one case. Where the
+            training table had an index of its own, the column `label` has the labels of the
+            anchors. With several outputs, each has rows of its own, with a column `output`.
         """
         fitted, metric = self.fitted_, check_metric(metric)
         check_integer("n", n)
@@ -199,11 +200,12 @@ class ExplanationMethods(FittedMethods):
 
         Returns
         -------
-        DataFrame with the index of X and the columns `score`, the expected error in units of that
-        of the median anchor, and `label`. After `measure_applicability`, also `error` and
-        `coverage` of held-out rows of that class: their root mean square error, and the share of
-        them within their prediction interval. Both are NaN for a row with a new category, which no
-        held-out row has.
+        DataFrame
+            With the index of X and the columns `score`, the expected error in units of that of the
+            median anchor, and `label`. After `measure_applicability`, also `error` and `coverage`
+            of held-out rows of that class: their root mean square error, and the share of them
+            within their prediction interval. Both are NaN for a row with a new category, which no
+            held-out row has.
         """
         fitted, queries = self.fitted_, self.validate_queries(X)
         columns = applicability_columns(fitted.anchors.domain, queries, fitted.applicability)
@@ -284,9 +286,11 @@ class ExplanationMethods(FittedMethods):
 
         Returns
         -------
-        DataFrame with the index of X, the best prediction first, and the columns `row`, the number
-        of the row in X, `prediction`, `std`, `expected_rank`, the mean rank among the rows, which
-        begins with 1, and `probability_best`, the share of samples in which the row is the best.
+        DataFrame
+            With the index of X, the best prediction first, and the columns `row`, the number of the
+            row in X, `prediction`, `std`, `expected_rank`, the mean rank among the rows, which
+            begins with 1, and `probability_best`, the share of samples in which the row is the
+            best.
 
         Examples
         --------

@@ -93,15 +93,16 @@ def solve(
 
     Returns
     -------
-    DataFrame with a row for each solution, the best first, and the columns of the features; the
-    change of each from `near`, or else from the nearest known row, as `change of …`; `anchor`, the
-    label or number of the nearest known row; `predicted`; of a calibrated model `lower` and
-    `upper`, the ends of the interval of `confidence` or 0.9, of which the worse one of a maximum or
-    minimum is extended, as the row is chosen by its prediction, and `probability`, that a
-    measurement is within the wanted range; `applicable`, as in `applicability`; `distance` of the
-    changes in the learned metric; and `reached`, whether the target is reached. With several
-    targets, names such as `predicted` end with `_` and the name of the target. A result that is
-    called like an input has `_` after its name.
+    DataFrame
+        With a row for each solution, the best first, and the columns of the features; the change of
+        each from `near`, or else from the nearest known row, as `change of …`; `anchor`, the label
+        or number of the nearest known row; `predicted`; of a calibrated model `lower` and `upper`,
+        the ends of the interval of `confidence` or 0.9, of which the worse one of a maximum or
+        minimum is extended, as the row is chosen by its prediction, and `probability`, that a
+        measurement is within the wanted range; `applicable`, as in `applicability`; `distance` of
+        the changes in the learned metric; and `reached`, whether the target is reached. With
+        several targets, names such as `predicted` end with `_` and the name of the target. A result
+        that is called like an input has `_` after its name.
 
     Numeric columns of which all known values are whole stay whole, and categories are those of
     known rows or of `near` with one category changed.

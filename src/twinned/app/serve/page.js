@@ -133,12 +133,12 @@ async function predict(event) {
   if (event) event.preventDefault();
   const rows = [readForm()], confidence = intervals ? CONFIDENCE : undefined;
   const output = byId("predicted-value");
-  setStale(false);
   try {
     const { prediction: [value], std: [std], low, high, warnings = [] } =
       await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
     const { comparables: [comparables], others: [others], share: [share], comparables_estimate: [alone],
       applicability: [applicability], pictures = {} } = await (await post("/explain", JSON.stringify({ rows }))).json();
+    setStale(false);
     output.className = "";
     output.textContent = `${target}: ${format(value)}`;
     output.dataset.value = value;
@@ -160,6 +160,7 @@ async function predict(event) {
     fillTable(comparables, others, pictures);
     byId("molecule").innerHTML = inputs.map((column) => pictures[rows[0][column.name]] ?? "").join("");
   } catch (error) {
+    setStale(false);
     output.className = "error";
     output.textContent = error.message;
     for (const id of ["molecule", "std", "interval", "warnings", "applicability"]) byId(id).textContent = "";

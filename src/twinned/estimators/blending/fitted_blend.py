@@ -110,10 +110,11 @@ class BlendAttributes(BaseTwin):
 
         Returns
         -------
-        DataFrame with the columns `y`, `prediction`, `score`, which is the error divided by the
-        error scale of the intervals, `fold`, and one for each member. The index has the numbers of
-        the anchors; those that no fold holds out are not there. With batches, predictions are those
-        of rows of known batches, in which the offset is estimated from the other rows.
+        DataFrame
+            With the columns `y`, `prediction`, `score`, which is the error divided by the error
+            scale of the intervals, `fold`, and one for each member. The index has the numbers of
+            the anchors; those that no fold holds out are not there. With batches, predictions are
+            those of rows of known batches, in which the offset is estimated from the other rows.
         """
         record = self._fit_record()
         rows = record.rows
