@@ -437,11 +437,17 @@ def test_coverage_outside_matches_the_results():
     unseen = of_kind.groupby("dataset")[levels].mean()
     shown = [f"{100 * value:.1f}" for value in unseen.mean()]
     assert f"cover {shown[0]}, {shown[1]} and {shown[2]} % (`benchmarks/results/outside.md`" in text
-    distances, numbers = pit_distances(of_kind)
+    distances, numbers = (values.drop("all") for values in pit_distances(of_kind))
     share = f"at most 0.05 on {(distances <= 0.05).sum()} of {len(distances)} tables"
     uniform = f"on {kstwo.cdf(0.05, numbers.to_numpy()).sum():.1f} of them"
     assert share in text
     assert uniform in text
+    assert kstwo.cdf(0.05, 453) < 0.8 < kstwo.cdf(0.05, 454)
+    large = distances[numbers >= 454]
+    assert len(large) == 6
+    assert (large <= 0.05).all()
+    together, n_rows = (values["all"] for values in pit_distances(of_kind))
+    assert f"of all {n_rows:,} values together is {together:.3f}" in text
     optima = runs[runs["kind"] == "optimum"].groupby("version")["coverage_90"].mean()
     text = (ROOT / "docs/inverse.md").read_text(encoding="utf-8")
     assert f"{100 * optima['after']:.0f} % of the true values" in text

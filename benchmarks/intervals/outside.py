@@ -268,16 +268,20 @@ def pit_distances(runs):
     pit = runs.groupby("dataset", sort=False)["pit"].apply(
         lambda texts: np.array(" ".join(texts).split(), float)
     )
+    pit["all"] = np.concatenate(pit.to_list())
     return pit.map(lambda values: kstest(values, "uniform").statistic), pit.map(len)
 
 
 def pit_summary(distances, numbers):
-    """The sentence on how many distances are small, and how many would be of uniform values."""
-    expected = kstwo.cdf(LARGEST_DISTANCE, numbers.to_numpy()).sum()
+    """The sentences on how many distances are small, and how many would be of uniform values."""
+    tables, n_rows = distances.drop("all"), numbers.drop("all").to_numpy()
+    sufficient = next(n for n in range(100, 10_000) if kstwo.cdf(LARGEST_DISTANCE, n) >= 0.8)
     return (
-        f"The distance is at most {LARGEST_DISTANCE:g} on {(distances <= LARGEST_DISTANCE).sum()} "
-        f"of {len(numbers)} tables; with as many independent uniform values it would be so on "
-        f"{expected:.1f} of them on average, by chance."
+        f"The distance is at most {LARGEST_DISTANCE:g} on {(tables <= LARGEST_DISTANCE).sum()} "
+        f"of {len(tables)} tables; with as many independent uniform values it would be so on "
+        f"{kstwo.cdf(LARGEST_DISTANCE, n_rows).sum():.1f} of them on average, by chance, and on "
+        f"80 % of tables of {sufficient} test rows. That of the {numbers['all']:,} values of all "
+        f"tables together is {distances['all']:.3f}."
     )
 
 
