@@ -51,7 +51,7 @@ def test_one_definition_of_outside(tmp_path):
     ]
     warned = CliRunner().invoke(app, command).stderr
     assert "2 of 9 rows are outside of the known rows" in warned
-    assert "their intervals may cover less than their confidence" in warned
+    assert "intervals may cover less than stated" in warned
     assert "'new' was not among the categories at fit" in warned
     assert re.search("a is far beyond the known ones, .* in 1 of 9 rows, such as 9", warned)
     result = CliRunner().invoke(app, [*command, "--applicability"])
@@ -59,7 +59,7 @@ def test_one_definition_of_outside(tmp_path):
     assert labels.iloc[[0, 7, 8]].tolist() == ["edge", "outside", "outside"]
     assert (labels == "outside").sum() == 2
     assert "2 of 9 rows are outside of the known rows" in result.stderr
-    assert "their intervals may cover less than their confidence" in result.stderr
+    assert "intervals may cover less than stated" in result.stderr
     assert "lie outside" not in result.stderr  # the same fact, once
 
 

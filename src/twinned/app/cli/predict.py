@@ -159,7 +159,7 @@ def _predict_table(options: PredictOptions) -> None:
             applicability=options.applicability or options.interval is not None,
         )
     messages.print_notes(predictor.describe_unlike_known(rows.X))
-    _note_outside(columns, options.interval is not None)
+    _note_outside(columns)
     used = {*predictor.source_columns(table), *kept}
     ignored = [name for name in table.names if name not in used]
     if ignored:
@@ -171,14 +171,11 @@ def _predict_table(options: PredictOptions) -> None:
     saved_model.output_result(options, path, copied, columns, facts, summary)
 
 
-def _note_outside(columns: Columns, has_intervals: bool) -> None:
+def _note_outside(columns: Columns) -> None:
     """Print a line on rows that are outside of the known rows, of any target."""
     labels = [values for name, values in columns.items() if name.startswith("applicability")]
     is_outside = ["outside" in row for row in zip(*labels, strict=True)]
     if any(is_outside):
         rows = f"{sum(is_outside):,} of {len(is_outside):,} rows are outside of the known rows"
-        confidence = (
-            ", and their intervals may cover less than their confidence" if has_intervals else ""
-        )
-        note = f"{rows}: their predictions are extrapolations{confidence}."
-        messages.print_message("note", note)
+        note = "their predictions are extrapolations, and intervals may cover less than stated"
+        messages.print_message("note", f"{rows}: {note}.")
