@@ -293,8 +293,8 @@ def summary(runs):
         "Made by `python -m benchmarks.intervals.outside`. Coverage of intervals of 80, 90 and "
         "95 % in %, before and after the widening of intervals; then the width of those of 90 % "
         "and the root mean square error after it, in units of those before, and the mean negative "
-        "logarithm of the density. Missing values, optima and standard splits are of an earlier "
-        "version, without the widening by the spread of anchors and members.",
+        "logarithm of the density. `before`, *unseen*, and `after` of missing values, optima and "
+        "standard splits were measured before the spread of members had its present power.",
     ]
     values = [f"coverage_{100 * p:g}" for p in LEVELS] + ["width", "nll", "rmse", "median"]
     runs = runs.assign(rows=runs["rows"].str.split(",").str[0])
