@@ -9,13 +9,11 @@ that rows of new groups are compared with what new groups are expected to be. Nu
 and limits were chosen on training rows of the paper's first split of each data set.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -24,10 +22,7 @@ from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
 from twinned.rows.neighbors import KERNELS, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Indices
-
-if TYPE_CHECKING:
-    from twinned.rows.schema import Queries
+from twinned.rows.schema import Floats, Indices, Queries
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)
@@ -53,9 +48,7 @@ class ClassStatistics:
     confidence: float  # of these intervals
 
     @classmethod
-    def of_rows(
-        cls, classes: Indices, errors: Floats, covered: Mask, confidence: float
-    ) -> ClassStatistics:
+    def of_rows(cls, classes: Indices, errors: Floats, covered: Mask, confidence: float) -> Self:
         """From (row,) classes, errors, and whether the intervals contain y.
 
         >>> covered = np.array([True, False, True])

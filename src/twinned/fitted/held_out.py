@@ -91,10 +91,12 @@ class HeldOutErrors:
             amplitude = process.amplitude(fitted.anchors.y)
         neighbors, expected = NeighborFeatures.of(X, y, categorical), 0.0
         numeric = numeric_features(X, [*neighbors.codes, *neighbors.columns])
-        codes, columns = np.split(np.arange(numeric.shape[1]), [len(neighbors.codes)])
+        n_codes = len(neighbors.codes)
         for training, held_out in folds:
             floor = RELATIVE_FLOOR * float(np.mean(std[held_out]))
-            near = NeighborFeatures(numeric[training], y[training], columns, codes)
+            near = NeighborFeatures(
+                numeric[training], y[training], range(n_codes, numeric.shape[1]), range(n_codes)
+            )
             neighbor_features = near.transform(numeric[held_out], mean[held_out])
             features.append(scale_features(neighbor_features, mean[held_out], std[held_out], floor))
             floors.append(floor)

@@ -9,12 +9,10 @@ by a model that was not fitted to it: f(a) plus the residual of b. So the estima
 as the model errs, and where residuals of neighbors are alike, near anchors have more weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -22,7 +20,7 @@ from sklearn.utils import gen_batches
 from twinned.batches.effects import BatchEffects
 from twinned.exceptions import MissingBatchWarning, warn_caller
 from twinned.fitted.anchors import AnchorEstimates, Anchors, QueryBlock, Transform
-from twinned.fitted.applicability import Mask
+from twinned.fitted.applicability import ClassStatistics, Mask
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.prediction import Prediction, error_correlation
 from twinned.fitted.target import IDENTITY, TargetTransform
@@ -33,9 +31,6 @@ from twinned.pairing.differences import combine, draw_loops, loop_sum
 from twinned.rows.schema import Floats, Indices, Queries, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_predictions, check_row_numbers
-
-if TYPE_CHECKING:
-    from twinned.fitted.applicability import ClassStatistics
 
 Result = TypeVar("Result")
 
