@@ -67,8 +67,10 @@ def test_groups_are_added_as_a_whole(rng):
     ],
 )
 def test_trend_of_the_learning_curve(bridge, monkeypatch, errors, trend):
-    found = iter(np.ravel(errors))
-    monkeypatch.setattr("twinned.diagnostics.curves.rmse", lambda *_: next(found))
+    def learning_curve(*arguments, train_sizes, **options):
+        return np.array(train_sizes), None, -np.transpose(errors)
+
+    monkeypatch.setattr("sklearn.model_selection.learning_curve", learning_curve)
     numbers = curve_of(DummyRegressor(), bridge, row_folds(120, 5, 0)[:2]).numbers
     assert numbers["trend"] == trend
     assert numbers["interval"][0] <= numbers["interval"][1]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import sem
-from sklearn.base import BaseEstimator, clone
+from sklearn import model_selection
+from sklearn.base import BaseEstimator
 
-from twinned._compat import safe_indexing
-from twinned.diagnostics.errors import Numbers, format_percent, rmse
+from twinned.diagnostics.errors import Numbers, format_percent
 from twinned.exceptions import TableWarning
 from twinned.rows.folds import Folds
 from twinned.rows.schema import Floats, Indices
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.container import ErrorbarContainer
 
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
+_SCORING = "neg_root_mean_squared_error"
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 
 
@@ -84,16 +85,14 @@ def learning_curve(
     """
     n_training_rows = min(len(training) for training, _ in folds)
     sizes = [max(4, round(share * n_training_rows)) for share in _TRAIN_SHARES]
-    rng, errors = np.random.RandomState(0), []
-    for training, held_out in folds:
-        order, errors_of_fold = _order_by_groups(rng.permutation(training), groups), []
-        for rows in (order[:size] for size in sizes):
-            with warnings.catch_warnings(action="ignore", category=TableWarning):
-                fitted = clone(estimator).fit(safe_indexing(X, rows), y[rows])
-                predicted = fitted.predict(safe_indexing(X, held_out))
-            errors_of_fold.append(rmse(predicted, y[held_out]))
-        errors.append(errors_of_fold)
-    powers = [_power(np.array(sizes, float), np.array(of_fold)) for of_fold in errors]
+    rng = np.random.RandomState(0)
+    ordered = [(_order_by_groups(rng.permutation(rows), groups), others) for rows, others in folds]
+    with warnings.catch_warnings(action="ignore", category=TableWarning):
+        sizes, _, scores = model_selection.learning_curve(
+            estimator, X, y, train_sizes=sizes, cv=ordered, scoring=_SCORING, error_score="raise"
+        )
+    errors = -scores.T  # (fold, size)
+    powers = [_power(sizes, errors_of_fold) for errors_of_fold in errors]
     power, error = float(np.mean(powers)), float(sem(powers))
     doubled = 2.0 ** min(power, 0.0)
     low, high = 2.0 ** (power - 2 * error), 2.0 ** (power + 2 * error)
@@ -105,7 +104,7 @@ def learning_curve(
         "unclear": "Whether more labels would help is not clear: the folds differ too much.",
     }[trend]
     numbers = {
-        "x": sizes,
+        "x": sizes.tolist(),
         "rmse": np.mean(errors, axis=0).tolist(),
         "standard_error": sem(errors, axis=0).tolist(),
         "x_label": "labelled rows",
