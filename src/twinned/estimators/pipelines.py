@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from twinned._compat import BaseEstimator, RegressorMixin
 from twinned.estimators.base import TwinMethods
 from twinned.estimators.methods import PredictionMethods
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.prediction import Prediction, PredictionOptions
+from twinned.fitted.prediction import Prediction
 from twinned.fitted.target import IDENTITY, TargetTransform
 from twinned.rows.schema import Floats, Queries, is_table, row_labels
 from twinned.rows.validation import count_rows
@@ -95,7 +95,10 @@ def predict_interval(
     model: SklearnEstimator,
     X: ArrayLike,
     confidence: float = 0.9,
-    **options: Unpack[PredictionOptions],
+    *,
+    batch: ArrayLike | None = None,
+    of: str = "measurement",
+    y_std: ArrayLike | None = None,
 ) -> Floats:
     """Prediction intervals, also of a model at the end of a pipeline.
 
@@ -108,8 +111,12 @@ def predict_interval(
         Rows to predict, as the pipeline expects them.
     confidence : float, default=0.9
         Probability with which an interval covers y.
-    **options
-        `batch`, `of` and `y_std`, as in `TwinRegressor.predict_interval`.
+    batch : str or array of shape (n_queries,), default=None
+        As in `TwinRegressor.predict_interval`, and so are the next two.
+    of : {"measurement", "value"}, default="measurement"
+        What the intervals cover.
+    y_std : float or array of shape (n_queries,), default=None
+        Errors of further measurements.
 
     Returns
     -------
@@ -122,7 +129,9 @@ def predict_interval(
             f"model has no prediction intervals, but is a {type(last).__name__}; use an "
             "AutoTwinRegressor, or cross_conformal(model, X, y)."
         )
-    intervals: Floats = last.predict_interval(transform(X), confidence, **options)
+    intervals: Floats = last.predict_interval(
+        transform(X), confidence, batch=batch, of=of, y_std=y_std
+    )
     return intervals
 
 
