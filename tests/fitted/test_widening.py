@@ -40,6 +40,14 @@ def test_standard_deviations_are_those_of_processes_without_the_fold():
     np.testing.assert_allclose(process.std(beyond), posterior_std(X[:12], beyond[0]))
 
 
+def test_a_trend_adds_at_most_the_amplitude_per_standard_deviation_of_the_feature():
+    """Also where length scales are so short that all rows are independent of each other."""
+    short = METRIC._replace(length_scales=np.array([1e-6, 2.0]))
+    beyond = np.array([[X[:, 0].max() + 2 * X[:, 0].std(), 0.5]])
+    std = MetricProcess(X, short, SCHEMA).std(beyond)
+    np.testing.assert_allclose(std, np.sqrt(1 + METRIC.noise + 2**2))
+
+
 @pytest.fixture(scope="module", params=["twin", "blend"])
 def model(request):
     if request.param == "blend":

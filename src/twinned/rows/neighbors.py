@@ -286,6 +286,8 @@ class MetricProcess:
         self.scaled: Floats = metric.in_length_scales(known_rows[self.used])
         self.low: Floats = np.fmin.reduce(known_rows)  # without missing values
         self.high: Floats = np.fmax.reduce(known_rows)
+        # (encoded feature,): of slopes; a standard deviation adds at most one of the process
+        self.trend: Floats = TREND / np.maximum(1.0, TREND * self.scaled.var(axis=0))
         covariance = _kernel(self.scaled, self.scaled)
         covariance[np.diag_indices_from(covariance)] += metric.noise + _JITTER
         self.factor: Floats = np.linalg.cholesky(covariance)
@@ -320,7 +322,7 @@ class MetricProcess:
             explained = solve_triangular(self.factor, covariance, lower=True)
             remaining = np.maximum(1.0 - np.sum(explained**2, axis=0), LEAST_VARIANCE)
             excess = features[rows] - np.clip(features[rows], self.low, self.high)
-            trend = TREND * np.nan_to_num(excess / self.metric.length_scales) ** 2
+            trend = self.trend * np.nan_to_num(excess / self.metric.length_scales) ** 2
             std[rows] = np.sqrt(remaining + self.metric.noise + trend.sum(axis=1))
         return std
 

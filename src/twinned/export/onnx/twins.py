@@ -18,7 +18,7 @@ from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainN
 from twinned.models.neural.inputs import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.differences import PairColumn, both_orders
-from twinned.rows.neighbors import LEAST_VARIANCE, TREND
+from twinned.rows.neighbors import LEAST_VARIANCE
 from twinned.rows.schema import Floats, TableSchema
 
 Networks = NeuralDifferenceModel | PlainNetworks
@@ -191,7 +191,7 @@ class AnchorGraph:
         features = self._encoded(query)
         excess = features - features.apply("Max", process.low).apply("Min", process.high)
         excess = (excess * inverse_lengths).fill_nan(0.0)
-        trend = (excess * excess).sum(-1, keepdims=True) * TREND
+        trend = (excess * excess * process.trend).sum(-1, keepdims=True)
         variance = remaining.apply("Max", LEAST_VARIANCE) + process.metric.noise + trend
         return [variance.apply("Sqrt")]
 
