@@ -3,6 +3,7 @@ import os
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
+from inspect import getattr_static
 
 # Two workers use two cores: threads inside a test would only compete with the other worker.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -51,16 +52,27 @@ def pytest_configure(config):
 def pytest_collection():
     """Do once what costs time in each test.
 
-    Objects of libraries are kept out of the search for garbage, and the names of the parameters of
-    a class, which scikit-learn reads from its signature, are kept.
+    Objects of libraries are kept out of the search for garbage, which is rare. The names of the
+    parameters of a class, which scikit-learn reads from its signature, are kept, and whether a
+    class has an attribute, which narwhals asks for each argument that may be a table.
     """
+    from narwhals import _utils as narwhals_utils
     from sklearn.base import BaseEstimator
 
+    of_class = cache(lambda kind, name: any(name in vars(parent) for parent in kind.__mro__))
+
+    def has_attribute(value, name):
+        if isinstance(value, type):
+            return getattr_static(value, name, None) is not None
+        return name in getattr(value, "__dict__", ()) or of_class(type(value), name)
+
+    narwhals_utils._hasattr_static = has_attribute
     BaseEstimator._get_param_names = classmethod(cache(BaseEstimator._get_param_names.__func__))
     gc.disable()
     result = yield
     gc.enable()
     gc.freeze()
+    gc.set_threshold(50_000)
     return result
 
 

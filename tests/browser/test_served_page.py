@@ -170,7 +170,7 @@ def test_results_of_another_input_are_gray(page, assert_accessible):
 
     assert stale() == []
     page.find_element("id", "column-0").send_keys("1")
-    assert stale() == ["prediction", "comparables"]
+    wait_until(page, lambda: stale() == ["prediction", "comparables"])
     assert_accessible()
     page.find_element("css selector", "form button").click()
     wait_until(page, lambda: stale() == [])
