@@ -204,7 +204,7 @@ class FittedTwin:
 
     def process_std(self, queries: Queries) -> Floats:
         """(query,): standard deviation of y by the process, in units of its amplitude."""
-        blocks = gen_batches(len(queries), _ROWS_PER_ENCODING)
+        blocks = gen_batches(len(queries.matrix), _ROWS_PER_ENCODING)
         parts = [self.anchors.process.std(queries.take(rows).features) for rows in blocks]
         return np.concatenate(parts)
 
@@ -311,7 +311,7 @@ class FittedTwin:
         if self.batches is None:
             self.check_batch(batch)
             return queries
-        n_queries = len(queries)
+        n_queries = len(queries.matrix)
         codes = np.full(n_queries, -1) if batch is None else self.batches.codes_of(batch, n_queries)
         return self.batches.with_deviations(queries, codes)
 
