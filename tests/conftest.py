@@ -132,7 +132,7 @@ def use_smaller_defaults(patch):
     patch.setattr("twinned.models.marginal_likelihood._MOST_STEPS", 5)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 2)
     patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 50)
-    patch.setattr("twinned.batches.joint._STEPS", 8)
+    patch.setattr("twinned.batches.joint._STEPS", 15)
     patch.setattr("twinned.estimators.twin_folds.N_FOLDS", 2)
     patch.setattr("twinned.estimators.blending.rows._FOLDS_OF_FEW_ROWS", 4)
     for effort, sizes in SIZES.items():

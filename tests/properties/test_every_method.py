@@ -52,7 +52,7 @@ REFUSED = [
     (".*/dask/(quantiles|density|distribution|anchors|difference)", "X is lazy"),
     (".*/dask/(sample|rank|better|applicability|loops|members)", "X is lazy"),
     (".*/targets/(sample|rank|better|query)", "single output|targets_"),
-    (".*/targets/(display|service|c_code)", "targets|outputs"),
+    (".*/targets/(display|service|c_code)", "single target|targets|outputs"),
     ("blend/targets/(anchors|members|relevance)", "targets_"),
     (".*/targets/measured", "y has 2 columns|targets_"),
     (f"{TRANSFORMED}/(difference|loops)", "not defined for a transformed target"),
