@@ -7,16 +7,14 @@ for numpy.
 
 import inspect
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 # --- scikit-learn has no types --------------------------------------------------------------------
 
-MYPY = False  # mypy takes it for True
-
-
-# The constructor of a dataclass takes any argument for mypy where the type of a parent is unknown.
-if MYPY:
+# The constructor of a dataclass takes any argument where the type of a parent is unknown.
+if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 

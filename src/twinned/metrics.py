@@ -9,23 +9,25 @@ several targets, over the targets; further arguments are `sample_weight`, and `b
 import copy
 from collections.abc import Callable
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import MetadataRequest
 
+from twinned.estimators.methods import PredictionMethods
+from twinned.fitted.prediction import PredictionOptions
 from twinned.rows.schema import Floats
 
 _N_LEVELS = 200  # of the quantiles by which the CRPS is computed
 
 
 def log_likelihood(
-    model: BaseEstimator,
+    model: PredictionMethods,
     X: ArrayLike,
     y: Floats,
     sample_weight: Floats | None = None,
-    **options: ArrayLike | None,
+    **options: Unpack[PredictionOptions],
 ) -> float:
     """Mean logarithm of the predictive density at the values y.
 
@@ -44,11 +46,11 @@ def log_likelihood(
 
 
 def crps(
-    model: BaseEstimator,
+    model: PredictionMethods,
     X: ArrayLike,
     y: Floats,
     sample_weight: Floats | None = None,
-    **options: ArrayLike | None,
+    **options: Unpack[PredictionOptions],
 ) -> float:
     """Mean continuous ranked probability score, in units of y; smaller is better.
 
@@ -63,11 +65,11 @@ def crps(
 
 
 def neg_crps(
-    model: BaseEstimator,
+    model: PredictionMethods,
     X: ArrayLike,
     y: Floats,
     sample_weight: Floats | None = None,
-    **options: ArrayLike | None,
+    **options: Unpack[PredictionOptions],
 ) -> float:
     """The negative CRPS."""
     return -crps(model, X, y, sample_weight, **options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import sem
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.curves import draw_curve
@@ -77,7 +77,7 @@ class AnchorCurveDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: BaseEstimator,
+        estimator: BaseTwin,
         X: ArrayLike,
         y: ArrayLike,
         *,

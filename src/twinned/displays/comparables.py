@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 
 from twinned._compat import safe_indexing
 from twinned.displays.intervals import GUIDE, check_one_target, make_axes
@@ -94,7 +93,7 @@ class ComparablesDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: BaseEstimator,
+        estimator: Any,
         X: ArrayLike,
         *,
         query: int = 0,

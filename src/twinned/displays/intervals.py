@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
@@ -130,7 +129,7 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: BaseEstimator,
+        estimator: Any,
         X: ArrayLike,
         y: ArrayLike,
         *,

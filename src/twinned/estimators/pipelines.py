@@ -40,7 +40,7 @@ def unwrap(model: object) -> tuple[Any, Transform]:
 
 
 def explain(
-    model: SklearnEstimator,
+    model: object,
     X: ArrayLike,
     n: int = 5,
     *,
@@ -92,7 +92,7 @@ def explain(
 
 
 def predict_interval(
-    model: SklearnEstimator,
+    model: object,
     X: ArrayLike,
     confidence: float = 0.9,
     *,
@@ -249,9 +249,7 @@ class FittedRegressor:
         return self.moments(queries)[0]
 
 
-def predict_raw(
-    model: SklearnEstimator, X: ArrayLike, batch: ArrayLike | None = None
-) -> Prediction:
+def predict_raw(model: object, X: ArrayLike, batch: ArrayLike | None = None) -> Prediction:
     """The prediction of a model without a calibration; a pipeline may end with it."""
     twin, transform = unwrap(model)
     if isinstance(twin, TwinMethods):

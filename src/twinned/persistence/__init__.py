@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "read_header", "save"]
 
 
-def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
+def save(model: object, path: str | PathLike[str]) -> None:
     """Save a fitted model to a file that holds no code.
 
     The file is written completely or not at all; an older one at `path` remains until then.

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import erfcx, ndtr
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from twinned.estimators.pipelines import unwrap
@@ -39,7 +38,7 @@ UNCERTAINTY, IMPROVEMENT, THOMPSON = STRATEGIES = ("uncertainty", "improvement",
 
 
 def query(
-    model: BaseEstimator,
+    model: object,
     X_pool: ArrayLike,
     n: int = 1,
     *,

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.base import TwinMethods
+from twinned.estimators.base import BaseTwin, TwinMethods
 from twinned.export.c.header import Core, IntervalTable, check_single_output, write_header
 from twinned.export.model_parts import mean_residual, read_feature_names, read_fitted, refuse
 from twinned.export.thinning import crossed_rows, thin
@@ -58,7 +58,7 @@ class CExport:
 
 
 def to_c(
-    model: BaseEstimator,
+    model: BaseTwin,
     path: str | os.PathLike[str],
     *,
     n_anchors: int | None = None,

@@ -8,8 +8,6 @@ adds one part to the graph: `inputs`, `regressors`, `twins`, `models`.
 from collections.abc import Sequence
 from os import PathLike
 
-from sklearn.base import BaseEstimator
-
 from twinned.exceptions import install_extra, require_extra
 from twinned.rows.validation import check_choice
 
@@ -23,7 +21,7 @@ DTYPES = ("float64", "float32")
 
 
 def to_onnx(
-    model: BaseEstimator,
+    model: object,
     path: str | PathLike[str],
     *,
     outputs: Sequence[str] = OUTPUTS,
