@@ -106,13 +106,11 @@ class BatchEffects:
         """Codes of batches with known rows that are used."""
         return np.unique(self.codes[self.weight > 0])
 
-    def log_densities(self) -> Floats:
-        """(row,): logarithms of the densities of residuals, by the others of their batch."""
+    def log_likelihood(self) -> float:
+        """Of the residuals, by the others of their batch, up to a constant."""
         held_out = self.held_out(self.known_batches)
-        result = np.zeros(len(self.codes))
         variances = held_out.variance * self.noise_ratio[held_out.codes]
-        result[held_out.rows] = log_density(held_out.errors**2, variances)
-        return result
+        return float(log_density(held_out.errors**2, variances).sum())
 
     def with_noise_ratios(self, codes: Indices) -> BatchEffects:
         """With the variances of the errors of some batches that their held-out errors show."""

@@ -19,7 +19,7 @@ from twinned.batches.effects import (
     log_density,
     noise_ratio,
 )
-from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint
+from twinned.batches.joint import MAX_ROWS, CommonFunction, fit_joint, order_of_batches
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.training import TargetBounds, TrainingRows
 from twinned.rows.validation import check_choice
@@ -67,8 +67,7 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
     means = np.full(len(names), np.average(known.y, weights=weight))
     if not shrinks:
         sums = np.bincount(known_codes, weight, len(names))
-        products = np.bincount(known_codes, weight * known.y, len(names))
-        np.divide(products, sums, out=means, where=sums > 0)
+        means = np.bincount(known_codes, weight * known.y, len(names)) / np.maximum(sums, 1e-300)
     y = _rounded(known.y - means[known_codes])
     joint = fit_joint(features, y, known_codes, weight, has_free_constants=not shrinks, kind=kind)
     parts = joint.deviation.scaled(features), y, known_codes, weight
@@ -155,8 +154,8 @@ def estimate_effects(known: BatchEffects) -> BatchEffects:
     effects = _fit(known, constant if known.kind == "offset" else known.deviation)
     if known.kind == "auto" and not known.deviation.is_constant:
         by_constants = _fit(known, constant)
-        gains = effects.log_densities() - by_constants.log_densities()
-        effects = effects if gains.sum() > _CLEAR_GAIN else by_constants
+        gain = effects.log_likelihood() - by_constants.log_likelihood()
+        effects = effects if gain > _CLEAR_GAIN else by_constants
     effects = _with_uncertainty(effects)
     return effects.with_noise_ratios(effects.known_batches)
 
@@ -164,10 +163,7 @@ def estimate_effects(known: BatchEffects) -> BatchEffects:
 def _fit(known: BatchEffects, deviation: Deviation) -> BatchEffects:
     weight = known.weight / known.weight.mean()
     if not deviation.is_constant:  # of a large batch, some rows
-        order = np.random.RandomState(0).permutation(len(known.codes))
-        order = order[np.argsort(known.codes[order], kind="stable")]
-        sorted_codes = known.codes[order]
-        position = np.arange(len(order)) - np.searchsorted(sorted_codes, sorted_codes)
+        order, position = order_of_batches(known.codes)
         weight[order[position >= _ROWS_OF_BATCH]] = 0.0
     effects = replace(
         known,
@@ -194,7 +190,7 @@ def _with_errors(effects: BatchEffects) -> BatchEffects:
 
     def loss(factor: float) -> float:
         candidate = _with_error_variance(effects, noise * np.exp(factor))
-        return -float(candidate.log_densities().sum())
+        return -candidate.log_likelihood()
 
     options = {"xatol": 0.1}
     found = minimize_scalar(loss, bounds=_NOISE_FACTORS, method="bounded", options=options)

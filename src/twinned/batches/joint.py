@@ -53,20 +53,13 @@ class JointProcess:
     ) -> tuple[Floats, Floats]:
         """(row,): deviations, and values of the common function, as expected by other folds.
 
-        Those of many rows are computed in parts of whole batches. `features` are scaled.
+        Those of many rows are computed in parts, in the order of batches. `features` are scaled.
         """
         deviations, common = np.zeros((2, len(y)))
-        order = np.random.RandomState(0).permutation(len(y))
-        order = order[np.argsort(codes[order], kind="stable")]
-        sizes = np.bincount(codes)
-        part_of_batch = (np.cumsum(sizes) - 1) // MAX_ROWS
-        part_of_row = part_of_batch[codes[order]]
-        for part in np.unique(part_of_row):
-            rows = order[part_of_row == part]
-            for block in np.array_split(rows, -(-len(rows) // (2 * MAX_ROWS))):
-                rows_of_block = features[block], y[block], codes[block], weight[block]
-                values = self._held_out(*rows_of_block, fold[block])
-                deviations[block], common[block] = values
+        order, _ = order_of_batches(codes)
+        for rows in np.array_split(order, -(-len(y) // MAX_ROWS)):
+            rows_of_part = features[rows], y[rows], codes[rows], weight[rows]
+            deviations[rows], common[rows] = self._held_out(*rows_of_part, fold[rows])
         return deviations, common
 
     def _held_out(
@@ -146,6 +139,20 @@ class Projection:
         return cls(design, of_design, inverse - solved @ of_design, float(determinant))
 
 
+def order_of_batches(codes: Indices) -> tuple[Indices, Indices]:
+    """Rows in the order of their batches, those of a batch in random order; and its position.
+
+    >>> codes = np.array([7, 2, 7, 2, 7])
+    >>> rows, position = order_of_batches(codes)
+    >>> codes[rows], position
+    (array([2, 2, 7, 7, 7]), array([0, 1, 0, 1, 2]))
+    """
+    order = np.random.RandomState(0).permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
+    ordered = codes[order]
+    return order, np.arange(len(order)) - np.searchsorted(ordered, ordered)
+
+
 def fit_joint(
     features: Floats,
     y: Floats,
@@ -212,13 +219,9 @@ class _Likelihood:
 
     def _rows_of_search(self) -> Indices:
         """Rows of whole batches in random order, with at most so many of each batch."""
-        codes, rng = self.codes, np.random.RandomState(0)
-        order = rng.permutation(len(codes))
-        rank = rng.permutation(int(codes.max()) + 1)
-        order = order[np.argsort(rank[codes[order]], kind="stable")]
-        ranks = rank[codes[order]]
-        position = np.arange(len(order)) - np.searchsorted(ranks, ranks)
-        n_batches = len(np.unique(codes))
+        rank = np.random.RandomState(1).permutation(int(self.codes.max()) + 1)
+        order, position = order_of_batches(rank[self.codes])
+        n_batches = len(np.unique(self.codes))
         return order[position < max(_ROWS_OF_BATCH, _FINE_ROWS // n_batches)]
 
     def _expand(self, values: tuple[float, ...]) -> Floats:
