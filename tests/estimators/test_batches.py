@@ -87,8 +87,6 @@ def make_effects(kind):
         noise_ratio=np.ones(6),
         common_rows=np.full(6, np.inf),
         shrinks=True,
-        amplitude=1.3,
-        n_fitted=len(codes),
         kind=kind,
     )
     return estimate_effects(known)
@@ -114,37 +112,6 @@ def test_deviations_are_those_of_a_process_of_all_rows(kind, monkeypatch):
         mean, variance = dense_posterior(kept, effects.features[[row]], effects.codes[[row]])
         np.testing.assert_allclose(own_mean[row], mean[0], atol=1e-6)
         np.testing.assert_allclose(own_std[row] ** 2, variance[0, 0], atol=1e-6)
-
-
-def test_rows_of_an_added_batch_show_errors_of_the_common_function(monkeypatch):
-    monkeypatch.setattr("twinned.batches.effects._TAIL_OF_CONSTANTS", 1e12)  # a normal one
-    first, rng = make_effects("auto"), np.random.RandomState(1)
-    features, residual, queries = rng.normal(size=(4, 2)), rng.normal(size=4), np.eye(2)
-    effects, codes = first.add(["new"] * 4, features, residual)
-    deviation = effects.deviation
-    fit, known, rows = (deviation.scaled(X) for X in (first.features, features, queries))
-
-    def common(one, other):
-        return 1.3 * (1.0 + kernel_of_rows("matern", one, other)[0])
-
-    def covariance(one, other):
-        error = common(one, other) - common(one, fit) @ np.linalg.solve(total, common(fit, other))
-        return error + deviation.covariance(one, other) + deviation.between
-
-    noise = deviation.noise / first.weight
-    same = first.codes[:, None] == first.codes
-    total = same * (deviation.covariance(fit, fit) + deviation.between)
-    total += common(fit, fit) + np.diag(noise)
-    own = covariance(known, known) + deviation.noise * effects.noise_ratio[-1] * np.eye(4)
-    cross = covariance(rows, known)
-    mean = effects.center + cross @ np.linalg.solve(own, residual - effects.center)
-    expected = covariance(rows, rows) - cross @ np.linalg.solve(own, cross.T)
-    found = effects.of_rows(queries, codes[:2])
-    np.testing.assert_allclose(found[0], mean, atol=1e-6)
-    np.testing.assert_allclose(found[1] ** 2, np.diag(expected), atol=1e-6)
-    np.testing.assert_allclose(effects.covariance(queries, codes[:2]), expected, atol=1e-6)
-    known_batch = effects.of_rows(queries, np.array([1, 2]))
-    np.testing.assert_array_equal(known_batch, first.of_rows(queries, np.array([1, 2])))
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -12,7 +12,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.spatial.distance import cdist
 
 from twinned.exceptions import UnknownBatchWarning
-from twinned.rows.neighbors import KERNELS, LearnedMetric
+from twinned.rows.neighbors import KERNELS
 from twinned.rows.schema import Floats, Indices, Queries
 from twinned.rows.validation import batch_labels, unknown_batches
 
@@ -24,7 +24,6 @@ _TAIL_OF_CONSTANTS = 2.0  # degrees of freedom of the t distribution of constant
 _LEAST_COMMON_ROWS = 3.0  # of a batch that is added
 _ROUNDING = 1e-10  # added to variances, in units of the largest
 LOST_FREEDOM = 1.5  # by which t quantiles of 95 % are those of a normal distribution, to 4 %
-_ROWS_OF_FIT = 300  # by which the common function is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +76,6 @@ class BatchEffects:
     noise_ratio: Floats  # (batch,): variance of the errors, in units of the common one
     common_rows: Floats  # (batch,): rows that the common variance of the errors counts for
     shrinks: bool
-    amplitude: float  # variance of the common function
-    n_fitted: int  # the first known rows, to which the common function was fitted
     center: float = 0.0  # the mean of the constants
     kind: str = "offset"  # of deviations that are compared
     _solutions: dict[int, _Solution] = field(default_factory=dict, init=False)
@@ -130,29 +127,7 @@ class BatchEffects:
     # --- equations ----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in self.__dataclass_fields__} | {"_solutions": {}}
-
-    def _deviation_of(self, code: int) -> Deviation:
-        """What residuals of a batch show: also errors of the common function, if it is added."""
-        if code < 0 or np.any(self.codes[: self.n_fitted] == code):
-            return self.deviation
-        return self._added_deviation
-
-    @cached_property
-    def _added_deviation(self) -> Deviation:
-        if self.kind == "offset" or not self.shrinks:
-            return self.deviation  # that of any batch is a constant
-        order = np.random.RandomState(0).permutation(self.n_fitted)
-        rows = order[self.weight[order] > 0][:_ROWS_OF_FIT]
-        deviation, codes = self.deviation, self.codes[rows]
-        scaled = deviation.scaled(self.features[rows])
-        total = deviation.covariance(scaled, scaled) + deviation.between
-        total *= codes[:, None] == codes
-        total += _common_covariance(scaled, scaled, self.amplitude)
-        noise = deviation.noise / self.weight[rows] + _ROUNDING * self.amplitude
-        total[np.diag_indices_from(total)] += noise
-        factor = np.linalg.cholesky(total)
-        return _AddedDeviation(**vars(deviation), fit=scaled, factor=factor, common=self.amplitude)
+        return vars(self) | {"_solutions": {}}
 
     def solution(self, code: int) -> _Solution:
         """The solved equations of a batch with known rows.
@@ -167,7 +142,7 @@ class BatchEffects:
         if code in self._solutions:
             return self._solutions[code]
         rows = np.flatnonzero((self.codes == code) & (self.weight > 0))
-        deviation = self._deviation_of(code)
+        deviation = self.deviation
         noise = deviation.noise * self.noise_ratio[code] / self.weight[rows]
         scaled = deviation.scaled(self.features[rows])
         residual = self.residual[rows] - self.center
@@ -249,11 +224,11 @@ class BatchEffects:
         """(row,): deviations and their standard errors; a code below 0 is an unknown batch."""
         mean, variance = np.empty((2, len(codes)))
         scaled = self.deviation.scaled(features)
+        prior = self.deviation.variance(scaled)
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
             explained, of_constant, mean[rows] = self._condition(int(code), scaled[rows])
-            prior = self._deviation_of(code).variance(scaled[rows])
-            variance[rows] = np.maximum(prior - np.sum(explained**2, axis=1), 0.0)
+            variance[rows] = np.maximum(prior[rows] - np.sum(explained**2, axis=1), 0.0)
             variance[rows] += of_constant**2
         return mean, np.sqrt(variance)
 
@@ -265,7 +240,7 @@ class BatchEffects:
             rows = np.flatnonzero(codes == code)
             explained, of_constant, _ = self._condition(int(code), scaled[rows])
             result[np.ix_(rows, rows)] = (
-                self._deviation_of(code).covariance(scaled[rows], scaled[rows])
+                self.deviation.covariance(scaled[rows], scaled[rows])
                 - explained @ explained.T
                 + np.outer(of_constant, of_constant)
             )
@@ -284,7 +259,7 @@ class BatchEffects:
         std = solution.variance**0.5
         if solution.factor is None:
             return nothing, np.full(len(scaled), std), solution.constant
-        cross = self._deviation_of(code).covariance(scaled, solution.scaled)
+        cross = self.deviation.covariance(scaled, solution.scaled)
         explained = solve_triangular(solution.factor, cross.T, lower=True).T
         mean = solution.constant + cross @ solution.solved
         return explained, (1.0 - cross @ solution.ones) * std, mean
@@ -300,18 +275,6 @@ class BatchEffects:
         of_unknown = ((self.noise_ratio, 1.0), (counts, 0.0), (self.common_rows, self._new))
         variance = self._of_new_rows(*(np.append(*values) for values in of_unknown))
         return np.sqrt(variance)
-
-    @property
-    def metric(self) -> LearnedMetric:
-        """That of the common function."""
-        deviation = self.deviation
-        return LearnedMetric(
-            center=deviation.center,
-            scale=1.0 / deviation.length_scales,
-            length_scales=deviation.length_scales,
-            noise=deviation.noise / self.amplitude,
-            slopes=np.full(len(deviation.center), np.nan),
-        )
 
     @property
     def _new(self) -> float:
@@ -368,21 +331,26 @@ class BatchEffects:
     # --- further rows and results -------------------------------------------------------------
 
     def add(
-        self, labels: list[str], features: Floats, residual: Floats
+        self, labels: list[str], features: Floats, residual: Floats, variance: Floats
     ) -> tuple[BatchEffects, Indices]:
-        """With further known rows, and the codes of their batches (row,)."""
+        """With further known rows, and the codes of their batches (row,).
+
+        `variance` (row,) is that of the errors of the residuals.
+        """
         names = [*self.names, *(name for name in dict.fromkeys(labels) if name not in self.names)]
         number = {name: code for code, name in enumerate(names)}
         codes = np.array([number[label] for label in labels], dtype=np.intp)
         n_new = len(names) - len(self.names)
+        ratio = np.append(self.noise_ratio, np.ones(n_new))
+        weight = max(self.deviation.noise, 1e-280) / variance * ratio[codes]
         added = replace(
             self,
             names=names,
             features=np.concatenate([self.features, features]),
             codes=np.append(self.codes, codes),
             residual=np.append(self.residual, residual),
-            weight=np.append(self.weight, np.ones(len(codes))),
-            noise_ratio=np.append(self.noise_ratio, np.ones(n_new)),
+            weight=np.append(self.weight, weight),
+            noise_ratio=ratio,
             common_rows=np.append(self.common_rows, np.full(n_new, self._new)),
         )
         return added.with_noise_ratios(np.unique(codes)), codes
@@ -443,37 +411,6 @@ class Deviation:
     def variance(self, scaled: Floats) -> Floats:
         """(row,): variances at scaled rows, without that of the constants."""
         return self.slope * np.sum(scaled**2, axis=1) / scaled.shape[1] + self.smooth
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _AddedDeviation(Deviation):
-    """With the error of the common function, given rows of the fit."""
-
-    fit: Floats  # (row, encoded feature): scaled rows of the fit
-    factor: Floats  # (row, row): of the covariance of their values
-    common: float  # variance of the common function
-
-    @property
-    def is_constant(self) -> bool:
-        return False
-
-    def covariance(self, first: Floats, second: Floats) -> Floats:
-        error = _common_covariance(first, second, self.common)
-        error -= self._explained(first) @ self._explained(second).T
-        return super().covariance(first, second) + error
-
-    def variance(self, scaled: Floats) -> Floats:
-        error = 2.0 * self.common - np.sum(self._explained(scaled) ** 2, axis=1)
-        return super().variance(scaled) + np.maximum(error, 0.0)
-
-    def _explained(self, scaled: Floats) -> Floats:
-        cross = _common_covariance(self.fit, scaled, self.common)
-        return solve_triangular(self.factor, cross, lower=True).T
-
-
-def _common_covariance(first: Floats, second: Floats, variance: float) -> Floats:
-    """(first, second): of the common function, whose mean has the same variance."""
-    return variance * (1.0 + KERNELS["matern"](cdist(first, second, "sqeuclidean"))[0])
 
 
 def noise_ratio(

@@ -86,14 +86,12 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         shrinks=shrinks,
         center=float(np.average(residual, weights=weight)),
         kind=kind,
-        amplitude=joint.amplitude,
-        n_fitted=len(y),
     )
     if not shrinks:  # blends estimate the variances later, by their out-of-fold residuals
         effects = estimate_effects(effects)
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]
-    has_common = joint.deviation.differs and shrinks and len(y) <= MAX_ROWS
+    has_common = shrinks and len(y) <= MAX_ROWS
     return replace(
         rows,
         y=effects.rounded(rows.y - removed),

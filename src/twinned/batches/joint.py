@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from twinned.batches.effects import Deviation
-from twinned.rows.neighbors import KERNELS
+from twinned.rows.neighbors import KERNELS, LearnedMetric
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, Indices
 
@@ -102,6 +102,18 @@ class CommonFunction:
     codes: Indices
     weight: Floats
     shift: float  # of y by the mean of the deviations
+
+    @property
+    def metric(self) -> LearnedMetric:
+        """Length scales and noise, from which the search of a similar process may start."""
+        deviation = self.joint.deviation
+        return LearnedMetric(
+            center=deviation.center,
+            scale=1.0 / deviation.length_scales,
+            length_scales=deviation.length_scales,
+            noise=deviation.noise / self.joint.amplitude,
+            slopes=np.full(len(deviation.center), np.nan),
+        )
 
     def held_out(self, fold: Indices) -> Floats:
         """(row,): values as expected by the rows of other folds."""

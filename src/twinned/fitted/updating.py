@@ -15,6 +15,8 @@ from twinned.rows.folds import complete_predictions
 from twinned.rows.schema import Floats, Queries, storable_labels
 from twinned.rows.validation import batch_labels
 
+_STD_BOUNDS = (0.3, 30.0)  # of the error of a known row of a batch, in units of that of all rows
+
 
 def add_rows(
     fitted: FittedTwin,
@@ -134,8 +136,14 @@ def _add_to_batches(
     names = [label for label in labels if label is not None]
     if len(names) < len(y):
         raise ValueError("The model has batches; give the batch of each new anchor.")
-    residual = y - fitted.predict(queries).location
-    batches, codes = batches.add(names, queries.encoded_features, residual)
+    prediction = fitted.predict(queries)
+    std = np.full(len(y), batches.within)
+    if fitted.calibration is not None:  # rows with small errors know the deviation better
+        low, high = (bound * batches.within for bound in _STD_BOUNDS)
+        std = np.clip(prediction.error_std, low, high)
+    variance = np.maximum(std, 1e-140) ** 2
+    residual = y - prediction.location
+    batches, codes = batches.add(names, queries.encoded_features, residual, variance)
     queries = batches.with_deviations(queries, codes)
     fitted = _replace_deviations(fitted, batches)
     # the metric of the fit, which y with other deviations would change

@@ -55,7 +55,6 @@ def _build_anchors(twin, state, at, scale=None):
     if batches is not None or codes is not None:
         has_both = batches is not None and codes is not None
         is_valid = has_both and codes.max() < len(batches.names) and batches.weight.any()
-        is_valid = is_valid and batches.n_fitted <= len(batches.codes)
         at.ensure(is_valid, "has anchors of unknown batches")
         at.ensure(record["deviation"] is not None, "has no deviations of its anchors")
     metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]

@@ -281,8 +281,8 @@ def _fitted_state(
     anchors = rows.anchors
     held_out = anchors.take(anchors.held_out)
     state = Anchors.of_rows(anchors, censored_X=rows.rows.censored_matrix, n_jobs=budget.n_jobs)
-    if anchors.effects is not None:  # the common function was fitted by the same likelihood
-        similar = anchors.effects.metric
+    if anchors.common is not None:  # it was fitted by the same likelihood
+        similar = anchors.common.metric
         metric = learn_metric(state.features, state.y, state.weight, similar=similar)
         state = replace(state, learned_metric=metric)
     model = BlendModel(
@@ -347,7 +347,7 @@ def with_common_function(
     labels = [member.spec.name for member in members]
     if anchors.common is None or table.bounds is not None or table.fold_training is not None:
         return members
-    if _COMMON_FUNCTION not in labels:
+    if not anchors.common.joint.deviation.differs or _COMMON_FUNCTION not in labels:
         return members
     common, number = anchors.common, labels.index(_COMMON_FUNCTION)
     member = members[number]
