@@ -68,7 +68,7 @@ demo: $(VENV)/.core  ## the main job on a table whose truth is known, then fores
 
 # Assertions that show their values take seconds of each worker to prepare, so tests that fail run once
 # more with them.
-test: $(VENV)/.test  ## the tests that are not slow, in 4 to 5 minutes on 2 quiet cores
+test: $(VENV)/.test  ## the tests that are not slow, in about 3 minutes on 2 quiet cores
 	$(BIN)/python $(PYTEST) --assert=plain $(QUICK) || { status=$$?; test $$status -ne 1 || $(BIN)/python -m pytest --last-failed $(QUICK); exit $$status; }
 	$(BIN)/lint-imports
 

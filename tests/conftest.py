@@ -32,7 +32,7 @@ PROFILE = {
     "database": None,
 }
 hypothesis.settings.register_profile("random", print_blob=True, max_examples=40, **PROFILE)
-hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=10, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=6, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 

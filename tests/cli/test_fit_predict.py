@@ -604,12 +604,21 @@ def test_fit_and_predict_in_processes(folder):
 
 
 def test_error_in_a_process(folder):
-    refused = start("fit", "table.csv", "--target", "price", "-o", "model.twin", cwd=folder)
+    refused = start("datasets", "fetch", "nothing", cwd=folder)  # which imports little
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert refused.stderr.startswith("twinned: error: table.csv has no column 'price'")
+    assert refused.stderr.startswith("twinned: error: 'nothing' is not a data set")
     assert refused.stderr.count("\n") == 1
-    assert not (folder / "model.twin").exists()
+
+
+def test_no_model_is_written_after_an_error(folder):
+    table, model = folder / "table.csv", folder / "model.twin"
+    refused = run("fit", table, "--target", "price", "-o", model)
+    assert refused.exit_code == 2
+    assert refused.stdout == ""
+    assert refused.stderr.startswith(f"twinned: error: {table} has no column 'price'")
+    assert refused.stderr.count("\n") == 1
+    assert not model.exists()
 
 
 def test_only_main_sets_the_wait_policy_of_openmp_and_before_scikit_learn_is_imported():

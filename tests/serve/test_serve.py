@@ -516,7 +516,10 @@ def test_the_command_serves_on_loopback(tmp_path):
     command = [sys.executable, "-m", "twinned", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
-        env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin",
+            "OMP_NUM_THREADS": "1",
+        },
     ) as process:  # fmt: skip
         try:
             url = process.stdout.readline().split()[0]
