@@ -70,8 +70,7 @@ class AutoTwinRegressor(BlendAttributes):
         columns; the second has the 100 counts that are above 0 in the share of rows nearest to a
         half, and leaves of at least three rows; the other members have no counts. Those with
         `_power` transform skewed features and a skewed target; they are fitted where there are
-        some. Of `"auto"` without `batch`, they take the place of the plain member where their
-        out-of-fold error is at least 2 % lower.
+        some.
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list. Of `"auto"`, trees
         that are far behind other members in their first folds are not fitted further, nor are plain
@@ -328,8 +327,6 @@ class AutoTwinRegressor(BlendAttributes):
             else:
                 members = fit_within(fits, specs, start + budget)
             fits.report_skipped(stacklevel=4)
-            if rows.batch is None:
-                members = fits.without_worse_variants(members)
             members = with_common_function(members, shared)
             memory = MemoryBudget(self.memory_limit, self.n_jobs)
             combined = combine_members(members, shared, seed, memory, calibrate=calibrate)

@@ -1,6 +1,6 @@
 """Order of the members within a time budget, and the expected times."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from types import SimpleNamespace
 
@@ -291,22 +291,6 @@ def test_power_transformations_are_tried_for_skewed_rows_only(rng):
     specs = resolve_members(["ridge_power", "gp_matern"], "balanced")
     results = power_fits(X, X[:, 0]).fit_all(specs)
     assert [result.spec.name for result in results] == ["ridge_power", "gp_matern"]
-
-
-def test_the_better_of_a_member_with_and_without_power_transformations(rng):
-    X = rng.lognormal(sigma=1.5, size=(60, 2))
-    given = resolve_members(["ridge", "ridge_power"], "balanced")
-
-    def chosen(specs, y):
-        fits = power_fits(X, y)
-        members = fits.without_worse_variants(fits.fit_all(specs))
-        return [member.spec.name for member in members]
-
-    of_auto = [replace(spec, is_optional=True) for spec in given]
-    product, linear = X[:, 0] * X[:, 1], X @ [1.0, 2.0] + rng.normal(size=60)
-    assert chosen(of_auto, product) == ["ridge_power"]
-    assert chosen(of_auto, linear) == ["ridge"]
-    assert chosen(given, linear) == ["ridge", "ridge_power"]
 
 
 def test_expected_seconds_of_power_transformations():

@@ -55,9 +55,6 @@ from twinned.rows.training import TrainingRows
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 _TWIN, _PLAIN = "neural_twin", "neural"  # networks with and without pairs
 NETWORK_ANCHORS = 32  # of a neural twin
-# Relative fall of the out-of-fold error from which a member with power transformations takes the
-# place of the plain one.
-_LEAST_FALL = 0.02
 # Failures that a member declares, or that the numbers of the rows cause; others are raised.
 _FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
 
@@ -168,21 +165,6 @@ class CrossFit:
         reason = f"all values of y are {y[0]:g}"
         self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
         return [chosen]
-
-    def without_worse_variants(self, members: list[CrossFittedMember]) -> list[CrossFittedMember]:
-        """The members, without the worse of one and the same with power transformations.
-
-        Errors of both are much alike, so that both would share weight that the better one should
-        have. Members of a given list are all kept.
-        """
-        plain_members = {member.spec.name: member for member in members}
-        worse = set()
-        for member in members:
-            plain = plain_members.get(member.spec.plain_name, member)
-            if plain is not member and member.spec.is_optional:
-                is_better = self.rmse(member) < (1.0 - _LEAST_FALL) * self.rmse(plain)
-                worse.add(plain.label if is_better else member.label)
-        return [member for member in members if member.label not in worse]
 
     def rmse(self, member: CrossFittedMember) -> float:
         """The root mean squared error of the known rows that are held out."""
