@@ -473,7 +473,7 @@ def ratio_table(runs, spread, first, second, text):
     if not {first, second} <= set(errors):
         return []
     errors = errors.dropna(subset=[first, second])
-    means = errors.groupby(["dataset", "known"], as_index=False)[[first, second]].mean()
+    means = errors.groupby(["dataset", "known"])[[first, second]].mean().reset_index()
     means = means.assign(ratio=means[first] / means[second])
     ratio = means.pivot_table(index="dataset", columns="known", values="ratio")
     rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in ratio.iterrows()]
