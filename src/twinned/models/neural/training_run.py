@@ -166,19 +166,12 @@ class TrainingRun:
 
     def advance(self, check: int) -> Check:
         """Train up to the next check; leading axes problem and member."""
-
-        def one(problem, member, state):
-            return train_to_check(
-                self.config,
-                problem,
-                member,
-                state,
-                np.int32(check),
-                np.array(self.schedule, np.int32),
-            )
-
-        arguments = [(*data, state) for data, state in zip(self._data, self._states, strict=True)]
-        results = _run_all(one, arguments, self.n_jobs, compiled=check > 0)
+        train, schedule = partial(train_to_check, self.config), np.array(self.schedule, np.int32)
+        arguments = [
+            (*data, state, np.int32(check), schedule)
+            for data, state in zip(self._data, self._states, strict=True)
+        ]
+        results = _run_all(train, arguments, self.n_jobs, compiled=check > 0)
         self._states = [state for state, _ in results]
         return self._join([result for _, result in results])
 

@@ -62,13 +62,8 @@ class QueryBatch(NamedTuple):
     positions: NDArray[np.int32]
 
     def take(self, rows: slice) -> Self:
-        """Return a part of the queries."""
-        return QueryBatch(
-            self.terms[rows],
-            selected=self.selected if len(self.selected) == 1 else self.selected[rows],
-            n_selected=self.n_selected if len(self.n_selected) == 1 else self.n_selected[rows],
-            positions=self.positions if len(self.positions) == 1 else self.positions[rows],
-        )
+        """Return a part of the queries; an array of one row is that of all of them."""
+        return type(self)(*(array if len(array) == 1 else array[rows] for array in self))
 
 
 class LeafSums(NamedTuple):

@@ -201,19 +201,18 @@ def _read_members(
     """Read the single trees of a scikit-learn ensemble."""
     if any(type(member) not in _SINGLE_TREES for member in members):
         return None
-    trees = []
-    for tree in (member.tree_ for member in members):
-        trees.append(
-            Tree(
-                feature=tree.feature,
-                threshold=tree.threshold,
-                left=tree.children_left,
-                right=tree.children_right,
-                missing_left=np.asarray(tree.missing_go_to_left).astype(bool),
-                value=tree.value[:, :, 0],
-                scale=scale,
-            )
+    trees = [
+        Tree(
+            feature=tree.feature,
+            threshold=tree.threshold,
+            left=tree.children_left,
+            right=tree.children_right,
+            missing_left=np.asarray(tree.missing_go_to_left).astype(bool),
+            value=tree.value[:, :, 0],
+            scale=scale,
         )
+        for tree in (member.tree_ for member in members)
+    ]
     return TreeEnsemble(trees, offset, FLOAT32)
 
 
