@@ -87,8 +87,8 @@ def remove_deviations(rows: Rows, kind: str, *, shrinks: bool) -> Rows:
         center=float(np.average(residual, weights=weight)),
         kind=kind,
     )
-    if not shrinks:  # blends estimate the variances later, by their out-of-fold residuals
-        effects = estimate_effects(effects)
+    # blends estimate the variances again, by their out-of-fold residuals
+    effects = _with_uncertainty(effects) if shrinks else estimate_effects(effects)
     removed = effects.of_rows(rows.rows.features, codes)[0]
     removed[used] = deviation + shift + means[known_codes]
     has_common = shrinks and len(y) <= MAX_ROWS
