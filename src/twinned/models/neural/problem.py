@@ -253,15 +253,20 @@ def scale_validation_rows(estimator: Any, X_val: Any, y_val: Any, table: Any, sc
 
 def _partner_table(pairs, X, rng, learned):
     """(row, partner) for random or nearest pairs; None where every pair may be drawn."""
+    drawn = draw_pairs(pairs, X, rng, learned)
+    if drawn is None:
+        return None
+    # both points of a pair may be the one that is drawn
+    return tabulate_partners(np.concatenate(drawn), np.concatenate(drawn[::-1]), len(X))
+
+
+def draw_pairs(pairs: Any, X: Any, rng: Any, learned: Any = None) -> Any:
+    """(pair,) first and second rows of a strategy; None where every pair may be drawn."""
     pairs = "all" if isinstance(pairs, str) and pairs == "auto" else pairs
     strategy = as_pair_strategy(pairs, len(X), mirrored=True)
     if getattr(strategy, "both_orders", False):
         return None
-    first, second = strategy.draw(
-        len(X), lambda metric: NeighborIndex(X, metric, learned=learned), rng
-    )
-    # both points of a pair may be the one that is drawn
-    return tabulate_partners(np.append(first, second), np.append(second, first), len(X))
+    return strategy.draw(len(X), lambda metric: NeighborIndex(X, metric, learned=learned), rng)
 
 
 def tabulate_partners(first: Indices, second: Indices, n_rows: int) -> NDArray[np.int32]:
