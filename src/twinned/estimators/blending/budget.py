@@ -53,8 +53,9 @@ _SAFETY = 1.15  # of expected times
 _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
-_COARSE_STEPS, _FINE_STEPS, _FOLD_STEPS, _WIDE_STEPS = 140, 15, 20, 25
+_COARSE_STEPS, _FINE_STEPS, _FOLD_STEPS, _WIDE_STEPS = 70, 10, 12, 25
 _COARSE_ROWS, _ROWS_PER_FEATURE, _NARROW_FEATURES = 250, 15, 20
+_ROWS_OF_THREADS = 1000
 # Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 
@@ -69,7 +70,9 @@ class CostModel(NamedTuple):
 
     def seconds(self, spec: MemberSpec) -> float:
         """Expected seconds of all fits of a member, with `n_jobs`."""
-        name, rounds = spec.plain_name, -(-(self.n_folds + 1) // self.n_jobs)
+        # threads that fit few rows wait for each other
+        n_parallel = self.n_jobs if self.n_rows > _ROWS_OF_THREADS else 1
+        name, rounds = spec.plain_name, -(-(self.n_folds + 1) // n_parallel)
         if spec.has_threads:
             return self._seconds_of_networks(spec)
         seconds = _FIT_SECONDS.get(name, _seconds_of_unknown)(self.n_rows, self.n_columns, spec)
@@ -107,7 +110,7 @@ def _seconds_of_trees(n: int, p: int, spec: MemberSpec) -> float:
 
 def _seconds_of_boosting(n: int, p: int, spec: MemberSpec) -> float:
     sizes, p = SIZES[spec.effort], _n_used(p, spec)
-    per_tree = (4e-8 * n * p + 1e-4 * p + 1e-3) * (0.25 + 0.75 * sizes.leaves(n) / 31)
+    per_tree = (4e-8 * n * p + 1e-4 * p + 2e-3) * (0.25 + 0.75 * sizes.leaves(n) / 31)
     return sizes.boosting_iterations * per_tree
 
 
